@@ -103,21 +103,8 @@ class ArrowDecoder:
         while why == OUTPUT_FULL:
             header = self._fresh_header()
             copies = {name: self._copied_part(name) for name in _COPIED}
-            rows, position, why = fill_batch(
-                source.address,
-                position,
-                stop,
-                len(source),
-                source.base,
-                source.check_offset,
-                source.header_bytes,
-                check_crc,
-                self._batch_bytes,
-                header,
-                copies["body"],
-                copies["topic"],
-                copies["properties_raw"],
-            )
+            parts = copies["body"], copies["topic"], copies["properties_raw"]
+            rows, position, why = source.run(fill_batch, position, stop, check_crc, self._batch_bytes, header, *parts)
             self._learn_room(source, position, why, rows, copies)
             if rows:
                 yield BatchParts(source, header, rows, copies).build(self.schema)

@@ -15,7 +15,7 @@ from orbitlog.formats.records.batch import BATCH_MEMBER
 from orbitlog.formats.records.batch_records import BatchRecords, encode_records
 from orbitlog.formats.records.message import RECORD_PREFIX, Message
 from orbitlog.formats.records.properties import PROPERTIES_BYTES_MAX
-from orbitlog.formats.records.record_template import encode_run, template_of
+from orbitlog.formats.records.record_template import record_parts, template_of
 from orbitlog.kernels.crc import body_crc
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.unaligned import copy_bytes, load_half_word, load_i32, load_u8, load_u16, store_i32, store_i64
@@ -133,8 +133,8 @@ class BatchEncoder:
         if template is None or template.sys_flag & _SLOW_PATH_BITS or 0 in added:
             return None
         # A record without body and properties: the kernel copies all of it but the length of properties at its end.
-        row = template, (batch.topic, batch.queue_id), batch.born_timestamp_ms, 0, b"", b""
-        record, _ = encode_run((row,), {}, 0, store_timestamp_ms, template.size_bytes)
+        born_ms = batch.born_timestamp_ms
+        record = b"".join(record_parts(template, batch.queue_id, 0, 0, born_ms, store_timestamp_ms, 0, b"", 0, b"", 0))
         members = np.frombuffer(batch.body, np.uint8)
         shared = np.frombuffer(record[:-2] + added, np.uint8)
         size, count = put_records(

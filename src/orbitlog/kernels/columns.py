@@ -204,17 +204,7 @@ def read_columns(
     why = OUTPUT_FULL
     while why == OUTPUT_FULL:
         chunk = HeaderColumns.allocate(min(65536, (stop - position) // RECORD_BYTES_MIN + 1))
-        rows, position, why = fill_columns(
-            source.address,
-            position,
-            stop,
-            len(source),
-            source.base,
-            source.check_offset,
-            source.header_bytes,
-            check_crc,
-            chunk,
-        )
+        rows, position, why = source.run(fill_columns, position, stop, check_crc, chunk)
         chunks.append(chunk.rows(rows))
     columns = HeaderColumns(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
     return columns, position, source.explain(position, why, check_crc=check_crc)

@@ -215,19 +215,9 @@ class DispatchScan:
         """Fill the columns; return the number of rows, the next position, and the reason."""
         if self.queues.is_full:
             self.queues.grow()
-        rows, position, why = fill_dispatch(
-            source.address,
-            position,
-            stop,
-            len(source),
-            source.base,
-            source.check_offset,
-            source.header_bytes,
-            check_crc,
-            self._rules.compat.indexes_tags,
-            self._delays_ms,
-            self.queues.arrays,
-            self._columns,
+        rules = self._rules.compat.indexes_tags, self._delays_ms
+        rows, position, why = source.run(
+            fill_dispatch, position, stop, check_crc, *rules, self.queues.arrays, self._columns
         )
         return int(rows), int(position), int(why)
 

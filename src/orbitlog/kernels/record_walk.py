@@ -7,6 +7,7 @@ returns their kind; errors for damage come from `formats`, which decodes the sam
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -262,6 +263,25 @@ class SourceBytes:
             raise ValueError(f"range {start}..{stop} is not inside {len(self)} bytes")
         return start, stop
 
+    def run(
+        self, walks: Callable[..., tuple[int, int, int]], position: int, stop: int, check_crc: bool, *outputs: object
+    ) -> tuple[int, int, int]:
+        """Run a kernel over a range that `range` has checked; return (rows, next position, why it stopped).
+
+        All kernels that walk records begin with the same eight parameters; `outputs` are those that follow.
+        """
+        return walks(
+            self.address,
+            position,
+            stop,
+            len(self),
+            self.base,
+            self.check_offset,
+            self.header_bytes,
+            check_crc,
+            *outputs,
+        )
+
     def explain(self, position: int, why: int, *, check_crc: bool) -> Stop:
         """Return the reason why a walk stopped at `position`, as `formats` reports it."""
         if why in (RANGE_END, OUTPUT_FULL):
@@ -301,16 +321,6 @@ def walk_messages(
     why = OUTPUT_FULL
     while why == OUTPUT_FULL:
         room = np.empty(min(65536, (stop - position) // RECORD_BYTES_MIN + 1), np.int64)
-        count, position, why = walk(
-            source.address,
-            position,
-            stop,
-            len(source),
-            source.base,
-            source.check_offset,
-            source.header_bytes,
-            check_crc,
-            room,
-        )
+        count, position, why = source.run(walk, position, stop, check_crc, room)
         found.append(room[:count])
     return Walk(np.concatenate(found), position, source.explain(position, why, check_crc=check_crc))

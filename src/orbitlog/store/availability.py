@@ -1,4 +1,4 @@
-"""Availability: whether a store takes messages, and the reason if it does not (closed, failed sync, full disk)."""
+"""Availability: whether a store takes messages, and why not: closed, failed sync, full disk, store of a slave."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Availability:
         self.is_closed = False
         self.failure = ""
         self.full_disk = ""
+        self.replica_reason = ""
         self.is_limited = False
 
     def close(self) -> None:
@@ -30,7 +31,12 @@ class Availability:
     def note_full_disk(self, reason: str) -> None:
         """Take no messages because a disk is too full; an empty reason lifts that."""
         self.full_disk = reason
-        self.is_limited = bool(self.is_closed or self.failure or reason)
+        self.is_limited = bool(self.is_closed or self.failure or self.replica_reason or reason)
+
+    def refuse_own_messages(self) -> None:
+        """Take no messages except those of a master; not undone."""
+        self.replica_reason = f"{self._root} is the store of a slave: send to its master"
+        self.is_limited = True
 
     def fail(self, error: OSError) -> StoreError:
         """Take no more messages after a failed sync; return the error to raise."""

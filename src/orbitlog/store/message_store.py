@@ -30,6 +30,7 @@ from orbitlog.storefiles.disk import Disk, RealDisk, disk_errors
 from orbitlog.storefiles.store_config import StoreConfig
 
 if TYPE_CHECKING:
+    from orbitlog.store.appending.replica_append import ReplicaAppend
     from orbitlog.store.store_numbers import StoreNumbers
 
 
@@ -46,7 +47,6 @@ class MessageStore(StoreReads):
         self._root = opened.root
         self._config = opened.config
         self._sync_flush = opened.config.sync_flush
-        self._disk = opened.disk
         self._now_ms = now_ms
         self._log, self._queues, self._index = opened.parts.log, opened.parts.queues, opened.parts.index
         self._dispatcher = opened.parts.dispatcher
@@ -55,7 +55,7 @@ class MessageStore(StoreReads):
         self._marks = StoreMarks(opened.confirmed)
         self._derived = DerivedFlush(opened, self._marks, self._availability, self.flush_log)
         self._retention = Retention(
-            self._disk,
+            opened.disk,
             self._log,
             self._queues,
             self._index,
@@ -65,6 +65,12 @@ class MessageStore(StoreReads):
         self._appender = Appender(
             self._log, opened.config, now_ms, self._availability, recheck_disks=self._retention.recheck
         )
+        self._replica: ReplicaAppend | None = None
+        if opened.config.is_replica:
+            from orbitlog.store.appending.replica_append import ReplicaAppend  # a master needs none
+
+            self._replica = ReplicaAppend(self._log)
+            self._availability.refuse_own_messages()
         self.append = self._appender.append
         self.append_batch = self._appender.append_batch
         self.append_run = self._appender.append_run
@@ -143,6 +149,11 @@ class MessageStore(StoreReads):
         return list(self._dispatcher.damage)
 
     @property
+    def availability(self) -> Availability:
+        """Whether the store takes messages, and the reason if it does not."""
+        return self._availability
+
+    @property
     def notices(self) -> list[str]:
         """Sentences for the operator about what the store was found with."""
         return list(self._opened.notices)
@@ -185,6 +196,27 @@ class MessageStore(StoreReads):
         if raw is None:
             raise StoreError(f"the log of {self._root} has no bytes at {physical_offset}")
         return raw
+
+    @property
+    def received_to(self) -> int:
+        """End of the bytes that a slave received; past `written_to` while its last record is incomplete."""
+        return self._log.written_to if self._replica is None else self._replica.received_to
+
+    def append_replicated(self, physical_offset: int, data: bytes) -> None:
+        """Append bytes of the master's log, as they are, to the log of a slave.
+
+        They must continue at `received_to`; an empty log may start at any segment of the master. Raise
+        `ReplicaMismatch`, with nothing overwritten, if they do not fit.
+        """
+        replica = self._replica
+        assert replica is not None, "a master's log takes records from the appender alone"
+        self._availability.check_open()
+        with self._availability.failing_for_good():
+            if replica.is_empty and physical_offset:
+                with self._marks.lock:
+                    replica.start_at(physical_offset)
+                    self._dispatcher.dispatched_to = physical_offset
+            self._appender.messages_appended += replica.append(physical_offset, data)
 
     # Dispatch
 
@@ -262,8 +294,11 @@ class MessageStore(StoreReads):
         self._derived.flush()
 
     def prepare_once(self) -> bool:
-        """Create the next segment ahead of need; return whether one was created."""
-        return self._log.prepare_next()
+        """Create the next segment ahead of need; return whether one was created.
+
+        A slave creates none: the next segment exists only after the one before is complete (`replica_append`).
+        """
+        return not self._config.is_replica and self._log.prepare_next()
 
     def fetch_ahead(self, ahead_bytes: int) -> Callable[[], None] | None:
         """Return a function that loads the log's next pages into memory, or None if they are loaded.

@@ -16,6 +16,7 @@ from orbitlog.formats.derived.checkpoint import Checkpoint
 from orbitlog.formats.derived.store_state import (
     CONFIRMED_FILE,
     KEYS_UNKNOWN,
+    REPLICA_FILE,
     STATE_FILE,
     RecoveryNote,
     StoreState,
@@ -108,6 +109,8 @@ class OpenedStore:
             read_state(disk, root),
             was_closed=disk.read_file(root / tree.ABORT) is None,
             note=read_recovery_note(disk, root),
+            # A slave is strict with its last records: it can fetch them from its master. A master cannot.
+            is_foreign=not self.config.is_replica and disk.read_file(root / REPLICA_FILE) is not None,
         )
         self.notices += recover(parts, found, RecoverySteps(self._begin_recovery, self._distrust_keys, progress))
         self.confirmed = open_confirmed(disk, root / CONFIRMED_FILE)
@@ -115,8 +118,10 @@ class OpenedStore:
         self.notices += notices
 
     def end_recovery(self) -> None:
-        """Remove the recovery note; call it when the state file on disk is valid."""
+        """Remove the notes for recovery; call it when the state file on disk is valid."""
         remove_recovery_note(self.disk, self.root)
+        if not self.config.is_replica:
+            self.disk.remove_file(self.root / REPLICA_FILE)
 
     def _begin_recovery(self, note: RecoveryNote | None) -> None:
         """Create the abort file before anything changes: a crash while recovering must not look like a clean close.
@@ -126,6 +131,8 @@ class OpenedStore:
         """
         if note is not None:
             write_recovery_note(self.disk, self.root, note)
+        if self.config.is_replica:
+            self.disk.replace_file(self.root / REPLICA_FILE, b"")
         process_id = os.getpid() if self.config.rules.compat.abort_holds_process_id else None
         self.disk.replace_file(self.root / tree.ABORT, tree.encode_abort(process_id))
         for path in self._empty_files:
@@ -140,6 +147,7 @@ class OpenedStore:
     def mark_clean(self) -> None:
         """Remove the abort file: the last step of a clean close."""
         self.disk.remove_file(self.root / tree.ABORT)
+        self.disk.remove_file(self.root / REPLICA_FILE)
         self.disk.sync_directory(self.root)
 
     def release(self) -> None:

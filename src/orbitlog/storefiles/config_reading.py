@@ -8,7 +8,7 @@ from pathlib import Path
 from orbitlog.errors import FormatError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.compat import COMPAT_5_5
-from orbitlog.formats.tables.config_files import config_codec
+from orbitlog.formats.tables.config_files import ConfigValue, config_codec
 from orbitlog.formats.tables.group_config import SUBSCRIPTION_GROUP
 from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
 from orbitlog.formats.tables.topic_config import TOPICS, TopicTable
@@ -28,6 +28,7 @@ _EMPTY = b"{} \t\r\n\xef\xbb\xbf"
 # The attribute of a topic in topics.json that moves its queue (Java `TopicAttributes`, `CQType`).
 _QUEUE_TYPE, _BATCH_QUEUE = "queue.type", "BatchCQ"
 _CONFIG_BYTES_MAX = 256 * 1024 * 1024
+_CACHED_BYTES_MAX = 1024 * 1024
 
 
 def read_config(path: Path) -> bytes:
@@ -69,19 +70,34 @@ def unread_tables(root: Path) -> list[Path]:
 
 def is_readable(path: Path) -> bool:
     """Return whether a broker would load a file of config/."""
-    return bool(read_config(path)) and not config_problem(path)
+    raw = read_config(path)
+    return bool(raw) and not _problem(path, raw)
 
 
 def config_problem(path: Path) -> str:
-    raw = read_config(path)
+    """Return why a broker would not load a file of config/; empty if it would."""
+    return _problem(path, read_config(path))
+
+
+def _problem(path: Path, raw: bytes) -> str:
     try:
-        config_codec(path.name).decode(raw)
+        _decode(path.name, raw)
     except FormatError as error:
         return f"cannot be read ({error})"
     table = CONFIG_TABLES.get(path.name.removesuffix(tree.BACKUP_SUFFIX))
     if table is not None and table not in raw and (raw.strip(_EMPTY) or table in read_config(backup_of(path))):
         return f"has no {table.decode()}: it is another file, or what is left of one"
     return ""
+
+
+def _decode(name: str, raw: bytes) -> ConfigValue:
+    # The surveys of one examination ask for the same few tables some twenty times. Records are immutable.
+    return _decode_cached(name, raw) if len(raw) <= _CACHED_BYTES_MAX else config_codec(name).decode(raw)
+
+
+@lru_cache(maxsize=16)
+def _decode_cached(name: str, raw: bytes) -> ConfigValue:
+    return config_codec(name).decode(raw)
 
 
 def backup_of(path: Path) -> Path:
@@ -92,8 +108,9 @@ def known_topics(root: Path) -> TopicTable | None:
     """Return topics.json as a broker would load it, or None if neither it nor its backup can be read."""
     for name in (TOPICS.name, TOPICS.name + tree.BACKUP_SUFFIX):
         path = root / tree.CONFIG / name
-        if is_readable(path):
-            table = config_codec(name).decode(read_config(path))
+        raw = read_config(path)
+        if raw and not _problem(path, raw):
+            table = _decode(name, raw)
             assert isinstance(table, TopicTable)
             return table
     return None

@@ -47,6 +47,9 @@ class StoreConfig:
     dispatch_engine: str = INLINE
     """Who derives queues and index: `inline`, the broker itself, or `spark`, a process outside that takes the lease."""
 
+    is_replica: bool = False
+    """The log is a copy of a master's: the store takes no messages of its own."""
+
     paths: StorePaths | None = None
     """Where the CommitLog is; None if it is below the root."""
 

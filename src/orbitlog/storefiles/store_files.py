@@ -7,6 +7,7 @@ it stays inside: a store from elsewhere cannot make a reader open other files.
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.derived.store_state import CONFIRMED_FILE, RECOVERY_FILE, STATE_FILE
+from orbitlog.formats.derived.store_state import CONFIRMED_FILE, RECOVERY_FILE, REPLICA_FILE, STATE_FILE
 from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.store_paths import StorePaths
@@ -27,6 +28,7 @@ _UNREAD_ENTRIES = frozenset(
         tree.DOCTOR,
         CONFIRMED_FILE,
         RECOVERY_FILE,
+        REPLICA_FILE,
         STATE_FILE,
         "brokerIdentity",
         "compaction",
@@ -355,12 +357,15 @@ class _Listing:
         """Return directories and regular files by name; links that leave the root and devices are foreign."""
         directories: dict[str, Path] = {}
         files: dict[str, SizedFile] = {}
-        for path in sorted(directory.iterdir()):
-            if path.is_symlink() and not self._stays_inside(path):
+        with os.scandir(directory) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+        for entry in entries:
+            path = directory / entry.name
+            if entry.is_symlink() and not self._stays_inside(path):
                 self._note(path, f"is a link to {path.readlink()}, which is not followed; give that path instead")
                 continue
             try:
-                status = path.stat()
+                status = entry.stat()
             except FileNotFoundError:
                 continue  # a live broker removed it between listing and looking
             if stat.S_ISDIR(status.st_mode):

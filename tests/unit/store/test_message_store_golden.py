@@ -1,4 +1,4 @@
-"""The store over stores of Apache brokers: what it finds in them, and that deriving anew changes no byte."""
+"""The store over stores of Apache brokers: what it finds in them, and that a rebuild changes no byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store with filter bit maps of a Java broker is read, filtered and written to, and says what becomes of them."""
+"""A store with filter bit maps of a Java broker is read, filtered and written to; a notice reports their fate."""
 
 from __future__ import annotations
 

@@ -7,18 +7,22 @@ Java broker that used the store meanwhile wrote another checkpoint. Java ignores
 
 from __future__ import annotations
 
+import struct
 from dataclasses import astuple, dataclass
 from zlib import crc32
 
-from orbitlog.errors import BadMagic, ChecksumMismatch, Truncated
+from orbitlog.errors import BadField, BadMagic, ChecksumMismatch, Truncated
 from orbitlog.formats.layout import Field, Layout
 from orbitlog.formats.records.message import Bytes
 
 STATE_FILE = "orbitlog.state"
 CONFIRMED_FILE = "orbitlog.confirmed"
 RECOVERY_FILE = "orbitlog.recovery"
+REPLICA_FILE = "orbitlog.replica"
+"""Exists while a slave has the store open: another broker wrote the end of its log."""
 _MAGIC = 0x4F524231  # ORB1
 _RECOVERY_MAGIC = 0x4F524252  # ORBR
+_NOTE = "recovery note"
 KEYS_UNKNOWN = -1
 
 STORE_STATE = Layout(
@@ -42,7 +46,9 @@ RECOVERY_NOTE = Layout(
     Field("crc", "u32", "CRC-32 of the fields that follow"),
     Field("dispatched_before", "i64", "physical offset before which every record had its queue unit at some time"),
     Field("recreated_before", "i64", "physical offset before which records may be of topics that were created again"),
+    Field("created_count", "i64", "number of queues that follow, each as queue id (u32), length (u32) and topic"),
 )
+_CREATED_QUEUE = struct.Struct(">II")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +70,24 @@ def decode_state(raw: Bytes) -> StoreState:
 
 
 def _encode(layout: Layout, magic: int, values: tuple[int, ...]) -> bytes:
-    raw = layout.struct.pack(magic, 0, *values)
+    return _with_crc(layout.struct.pack(magic, 0, *values))
+
+
+def _with_crc(raw: bytes) -> bytes:
     return raw[:4] + crc32(raw[8:]).to_bytes(4, "big") + raw[8:]
 
 
-def _decode(layout: Layout, expected_magic: int, raw: Bytes, *, field: str) -> list[int]:
-    """Return the fields after magic and CRC; raise a `FormatError` that names `field` if one of both is wrong."""
+def _decode(layout: Layout, expected_magic: int, raw: Bytes, *, field: str, is_longer: bool = False) -> list[int]:
+    """Return the fields after magic and CRC; raise a `FormatError` that names `field` if one of both is wrong.
+
+    With `is_longer` the CRC covers everything up to the end of `raw`.
+    """
     if len(raw) < layout.size_bytes:
         raise Truncated(field=field, needed=layout.size_bytes, got=len(raw))
     magic, stored, *values = layout.struct.unpack_from(raw)
     if magic != expected_magic:
         raise BadMagic(field=field, got=magic)
-    computed = crc32(bytes(raw[8 : layout.size_bytes]))
+    computed = crc32(bytes(raw[8:] if is_longer else raw[8 : layout.size_bytes]))
     if computed != stored:
         raise ChecksumMismatch(field=field, stored=stored, computed=computed)
     return values
@@ -86,16 +98,36 @@ class RecoveryNote:
     """What showed at the start of a recovery which topics were deleted (`store.recovery.queue_lives.DeletionEvidence`).
 
     It exists while a store without a valid state file is recovered: an interrupted recovery has changed the files that
-    its decisions were based on.
+    its decisions were based on. `created` are the queues without files that it gives some: they prove nothing.
     """
 
     dispatched_before: int
     recreated_before: int
+    created: tuple[tuple[str, int], ...] = ()
 
 
 def encode_recovery_note(note: RecoveryNote) -> bytes:
-    return _encode(RECOVERY_NOTE, _RECOVERY_MAGIC, astuple(note))
+    created = [(queue_id, topic.encode()) for topic, queue_id in note.created]
+    values = note.dispatched_before, note.recreated_before, len(created)
+    queues = (_CREATED_QUEUE.pack(queue_id, len(topic)) + topic for queue_id, topic in created)
+    return _with_crc(RECOVERY_NOTE.struct.pack(_RECOVERY_MAGIC, 0, *values) + b"".join(queues))
 
 
 def decode_recovery_note(raw: Bytes) -> RecoveryNote:
-    return RecoveryNote(*_decode(RECOVERY_NOTE, _RECOVERY_MAGIC, raw, field="recovery note"))
+    """Return the note; raise a `FormatError` unless the CRC of all bytes is right."""
+    dispatched_before, recreated_before, count = _decode(
+        RECOVERY_NOTE, _RECOVERY_MAGIC, raw, field=_NOTE, is_longer=True
+    )
+    created: list[tuple[str, int]] = []
+    position, content = RECOVERY_NOTE.size_bytes, bytes(raw)
+    while position < len(content):
+        if len(content) - position < _CREATED_QUEUE.size:
+            raise Truncated(field=_NOTE, needed=position + _CREATED_QUEUE.size, got=len(content))
+        queue_id, topic_bytes = _CREATED_QUEUE.unpack_from(content, position)
+        position += _CREATED_QUEUE.size + topic_bytes
+        if position > len(content):
+            raise Truncated(field=_NOTE, needed=position, got=len(content))
+        created.append((content[position - topic_bytes : position].decode(errors="replace"), queue_id))
+    if len(created) != count:
+        raise BadField(f"{len(created)} queues follow, {count} are counted", field=_NOTE)
+    return RecoveryNote(dispatched_before, recreated_before, tuple(created))

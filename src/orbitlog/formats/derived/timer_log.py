@@ -39,7 +39,6 @@ TIMER_UNIT_BYTES = TIMER_LOG_UNIT.size_bytes
 assert TIMER_UNIT_BYTES == 52
 assert TIMER_LOG_BLANK.size_bytes == 16
 assert TIMER_LOG_BLANK.position("magic") == TIMER_LOG_UNIT.position("magic")
-TIMER_LOG_FILE_BYTES_DEFAULT = 100 * 1024 * 1024
 
 MAGIC_DEFAULT = 1
 MAGIC_ROLL = 2

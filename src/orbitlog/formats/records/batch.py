@@ -40,6 +40,19 @@ class BatchMember:
     flag: int = 0
 
 
+def member_count(body: bytes) -> int:
+    """Return the number of members of a batch, up to the first that is truncated; at least 1."""
+    count, position, end = 0, 0, len(body)
+    while end - position >= _MEMBER_FIXED_BYTES and count < BATCH_MEMBERS_MAX:
+        length = BATCH_MEMBER.struct.unpack_from(body, position)[4]
+        position += BATCH_MEMBER.size_bytes + max(length, 0)
+        if end - position < _PROPERTIES_LENGTH.size:
+            break
+        position += _PROPERTIES_LENGTH.size + max(_PROPERTIES_LENGTH.unpack_from(body, position)[0], 0)
+        count += 1
+    return max(count, 1)
+
+
 def encode_batch(members: list[BatchMember]) -> bytes:
     """Join members into the body of a batch request."""
     return b"".join(part for each in members for part in batch_member_parts(each.body, each.properties_raw, each.flag))

@@ -7,7 +7,6 @@ that needs a decision for each member, and invalid ones, return None and take th
 from __future__ import annotations
 
 import struct
-import sys
 from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
@@ -17,14 +16,14 @@ from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.batch import BATCH_MEMBER
 from orbitlog.formats.records.message import BODY_CRC_MASK, RECORD_PREFIX, Message
 from orbitlog.formats.records.properties import PROPERTIES_BYTES_MAX
-from orbitlog.formats.records.record_template import RecordTemplate, Row, encode_run, template_of
+from orbitlog.formats.records.record_template import RecordTemplate, record_parts, template_of
 
 _unpack_member = BATCH_MEMBER.partial("flag", "body_length").unpack_from
 _MEMBER_HEAD = BATCH_MEMBER.size_bytes
 _SEPARATOR = ord(props.PROPERTY_END)
 # sysFlag bits of batches that take the slow path.
 _SLOW_PATH_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6 | flags.TRANSACTION_MASK | flags.INNER_BATCH
-# Properties of members that take the slow path; a body that contains such a word takes it as well, without harm.
+# Properties of members that take the slow path; a value that contains such a word takes it as well, without harm.
 _SLOW_PATH_WORDS = (
     props.DELAY.encode(),
     props.INNER_NUM.encode(),
@@ -74,7 +73,7 @@ def _encode_equal_sizes(batch: Message, template: RecordTemplate, added: bytes, 
 
     The first record is encoded; the others are copies of it with their own CRC, offsets, body and properties.
     """
-    body, born_ms, queue = batch.body, batch.born_timestamp_ms, (batch.topic, batch.queue_id)
+    body, born_ms, queue_id = batch.body, batch.born_timestamp_ms, batch.queue_id
     if len(body) < _MEMBER_HEAD + 2:
         return None
     flag, body_bytes = _unpack_member(body)
@@ -87,9 +86,7 @@ def _encode_equal_sizes(batch: Message, template: RecordTemplate, added: bytes, 
         return None
     heads, bodies, lengths, raws = zip(*members.iter_unpack(body), strict=True)
     all_raw = b"".join(raws)
-    if len(set(heads)) > 1 or len(set(lengths)) > 1 or 0 in all_raw:
-        return None
-    if any(word in all_raw for word in _SLOW_PATH_WORDS):
+    if len(set(heads)) > 1 or len(set(lengths)) > 1 or _needs_slow_path(all_raw):
         return None
     added_part = added
     if added and raw_bytes:
@@ -101,9 +98,23 @@ def _encode_equal_sizes(batch: Message, template: RecordTemplate, added: bytes, 
     if properties_bytes > PROPERTIES_BYTES_MAX or 0 in added:
         return None
     queue_offset, physical_offset, store_ms = start
-    row = template._replace(flag=flag), queue, born_ms, 0, bodies[0], raws[0] + added_part
-    record, _ = encode_run((row,), {queue: queue_offset}, physical_offset, store_ms, sys.maxsize)
-    size_bytes = len(record)
+    size_bytes = template.size_bytes + body_bytes + properties_bytes
+    shared = template if flag == template.flag else template._replace(flag=flag)
+    record = b"".join(
+        record_parts(
+            shared,
+            queue_id,
+            queue_offset,
+            physical_offset,
+            born_ms,
+            store_ms,
+            0,
+            bodies[0],
+            body_bytes,
+            raws[0] + added_part,
+            properties_bytes,
+        )
+    )
     first, middle, last = _unpack_equal_parts(record)
     tail = record[_PREFIX_BYTES + body_bytes : size_bytes - properties_bytes]
     parts: list[bytes] = []
@@ -121,11 +132,12 @@ def _member_struct(body_bytes: int, properties_bytes: int) -> struct.Struct:
 
 
 def _encode_any_sizes(batch: Message, template: RecordTemplate, added: bytes, start: _Start) -> BatchRecords | None:
-    body, born_ms, queue = batch.body, batch.born_timestamp_ms, (batch.topic, batch.queue_id)
-    if any(word in body for word in _SLOW_PATH_WORDS):
-        return None
-    rows: list[Row] = []
-    position, end, shared_flag = 0, len(body), template.flag
+    body, born_ms = batch.body, batch.born_timestamp_ms
+    queue_offset, physical_offset, store_ms = start
+    parts: list[bytes] = []
+    physical_offsets: list[int] = []
+    queue_id, size_without, shared_flag = batch.queue_id, template.size_bytes, template.flag
+    position, end = 0, len(body)
     while position + _MEMBER_HEAD <= end:
         flag, body_bytes = _unpack_member(body, position)
         body_start = position + _MEMBER_HEAD
@@ -133,20 +145,38 @@ def _encode_any_sizes(batch: Message, template: RecordTemplate, added: bytes, st
         properties_start = body_end + 2
         if body_bytes <= 0 or properties_start > end:
             return None
-        position = properties_start + int.from_bytes(body[body_end:properties_start], "big")
+        position = properties_start + (body[body_end] << 8 | body[body_end + 1])  # the length: big-endian, unsigned
         properties = body[properties_start:position]
         if properties and properties[-1] != _SEPARATOR and added:
             properties += b"\x02"
         properties += added
-        if position > end or len(properties) > PROPERTIES_BYTES_MAX or 0 in properties:
+        properties_bytes = len(properties)
+        if properties_bytes > PROPERTIES_BYTES_MAX:
             return None
         if flag != shared_flag:
             template, shared_flag = template._replace(flag=flag), flag
         member = body[body_start:body_end]
-        rows.append((template, queue, born_ms, crc32(member) & BODY_CRC_MASK, member, properties))
-    if position != end or len(rows) < 2:
+        parts += record_parts(
+            template,
+            queue_id,
+            queue_offset,
+            physical_offset,
+            born_ms,
+            store_ms,
+            crc32(member) & BODY_CRC_MASK,
+            member,
+            body_bytes,
+            properties,
+            properties_bytes,
+        )
+        physical_offsets.append(physical_offset)
+        queue_offset += 1
+        physical_offset += size_without + body_bytes + properties_bytes
+    # Properties are the last of five parts. One search over all is cheaper than one for each member.
+    if position != end or len(physical_offsets) < 2 or _needs_slow_path(b"".join(parts[4::5])):
         return None
-    raw, places = encode_run(
-        rows, {queue: start.queue_offset}, start.physical_offset, start.store_timestamp_ms, sys.maxsize
-    )
-    return BatchRecords(raw, [physical_offset for physical_offset, _ in places])
+    return BatchRecords(b"".join(parts), physical_offsets)
+
+
+def _needs_slow_path(all_properties: bytes) -> bool:
+    return 0 in all_properties or any(word in all_properties for word in _SLOW_PATH_WORDS)

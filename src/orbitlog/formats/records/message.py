@@ -39,7 +39,7 @@ from orbitlog.formats.records.record_layout import (
     TOPIC_BYTES_MAX_V1,
     TOPIC_BYTES_MAX_V2,
 )
-from orbitlog.formats.records.record_template import RecordTemplate, Row, encode_run, make_template
+from orbitlog.formats.records.record_template import RecordTemplate, Row, make_template, record_parts
 
 # The layout is part of this module's interface: readers of a message need it with the message.
 __all__ = [
@@ -168,7 +168,7 @@ def record_version(topic: str) -> int:
 
 
 MeasuredRecord = tuple[int, Row]
-"""A record that is checked and has no physical offset yet: its size in bytes, and its row for `encode_run`."""
+"""A record that is checked and has no physical offset yet: its size in bytes, and its row."""
 
 
 def measure_record(message: Message) -> MeasuredRecord:
@@ -203,9 +203,23 @@ def _checked_template(  # noqa: PLR0917
 
 def encode_placed(measured: MeasuredRecord, queue_offset: int, physical_offset: int, store_timestamp_ms: int) -> bytes:
     """Return the record's bytes with the three fields that are assigned when the record is appended."""
-    size_bytes, row = measured
+    _, (template, queue, born_ms, body_crc, body, properties) = measured
     try:
-        return encode_run((row,), {row[1]: queue_offset}, physical_offset, store_timestamp_ms, size_bytes)[0]
+        return b"".join(
+            record_parts(
+                template,
+                queue[1],
+                queue_offset,
+                physical_offset,
+                born_ms,
+                store_timestamp_ms,
+                body_crc,
+                body,
+                len(body),
+                properties,
+                len(properties),
+            )
+        )
     except struct.error as error:
         raise _out_of_range(error) from None
 

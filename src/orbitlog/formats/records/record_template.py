@@ -1,8 +1,8 @@
 """Record encoder: joins what many records share (a template) with what each has of its own.
 
-Every record comes from `encode_run`, which encodes rows in one loop. Fast paths build a template once for each kind of
-request and reuse it; `encode_placed` in `message` encodes a run of one; a batch of equal members and its kernel encode
-one record here and copy it with the CRC, offsets, body and properties of each member.
+Every record comes from `record_parts`. Fast paths build a template once for each kind of request and encode rows with
+`encode_run`; `encode_placed` in `message` encodes one record; a batch encodes member by member. A batch of equal
+members and its kernel encode one record here and copy it with the CRC, offsets, body and properties of each member.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _AFTER_STORE_TIME = ("store_host_raw", "reconsume_times", "prepared_transaction_offset")
 Pack = Callable[..., bytes]
+_pack_properties_length = RECORD_TAIL.partial("properties_length", start="properties_length").pack
 _new_tuple = tuple.__new__  # creates a named tuple in half the time of calling its class
 
 
@@ -123,6 +124,43 @@ Run = tuple[bytes, list[tuple[int, int]]]
 """Consecutive records; for each its physical offset and its queue offset."""
 
 
+def record_parts(  # noqa: PLR0917
+    template: RecordTemplate,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    born_ms: int,
+    store_ms: int,
+    body_crc: int,
+    body: bytes,
+    body_bytes: int,
+    properties: bytes,
+    properties_bytes: int,
+) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Return the bytes of one record in five parts, for the caller to join with those of other records.
+
+    Callers know the lengths of body and properties already; they are passed in so that each is taken once. Raises
+    `struct.error` if a number is out of range.
+    """
+    after_store_time, size_bytes, magic, flag, sys_flag, born, topic_part, pack_prefix = template
+    prefix = pack_prefix(
+        size_bytes + body_bytes + properties_bytes,
+        magic,
+        body_crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_ms,
+        born,
+        store_ms,
+        after_store_time,
+        body_bytes,
+    )
+    return prefix, body, topic_part, _pack_properties_length(properties_bytes), properties
+
+
 def encode_run(
     rows: Sequence[Row], queue_offsets: dict[tuple[str, int], int], physical_offset: int, store_ms: int, room_bytes: int
 ) -> Run:
@@ -134,37 +172,28 @@ def encode_run(
     places: list[tuple[int, int]] = []
     end = physical_offset + room_bytes
     for template, queue, born_ms, body_crc, body, properties in rows:
-        after_store_time, size_bytes, magic, flag, sys_flag, born, topic_part, pack_prefix = template
         body_bytes, properties_bytes = len(body), len(properties)
-        size_bytes += body_bytes + properties_bytes
+        size_bytes = template[1] + body_bytes + properties_bytes
         if physical_offset + size_bytes > end:
             break
         try:
             queue_offset = queue_offsets[queue]
         except KeyError:
             queue_offset = 0
-        parts += (
-            pack_prefix(
-                size_bytes,
-                magic,
-                body_crc,
-                queue[1],
-                flag,
-                queue_offset,
-                physical_offset,
-                sys_flag,
-                born_ms,
-                born,
-                store_ms,
-                after_store_time,
-                body_bytes,
-            ),
+        parts += record_parts(
+            template,
+            queue[1],
+            queue_offset,
+            physical_offset,
+            born_ms,
+            store_ms,
+            body_crc,
             body,
-            topic_part,
-            properties_bytes.to_bytes(2, "big"),
+            body_bytes,
             properties,
+            properties_bytes,
         )
-        queue_offsets[queue] = queue_offset + 1  # only now: a number out of range raises in `pack_prefix`
+        queue_offsets[queue] = queue_offset + 1  # only now: a number out of range raises in `record_parts`
         places += ((physical_offset, queue_offset),)
         physical_offset += size_bytes
     return b"".join(parts), places

@@ -224,8 +224,8 @@ class ConsumeQueue:
     def last_entries(self, count: int) -> list[QueueEntry]:
         """Return the last units written, oldest first, before recovery decides which of them to keep."""
         first, end = self.segments.start // ENTRY_BYTES, self._end_of_trusted(LONG_MAX)
-        entries = (decode_entry(self._raw(queue_offset)) for queue_offset in range(max(first, end - count), end))
-        return [entry for entry in entries if entry is not None]
+        offsets = (offset for offset in range(max(first, end - count), end) if self._is_trusted(offset, LONG_MAX))
+        return [entry for offset in offsets if (entry := decode_entry(self._raw(offset))) is not None]
 
     def restart_at(self, queue_offset: int) -> None:
         """Recover from that queue offset on: the log has its record, so no later unit belongs to an expired record."""

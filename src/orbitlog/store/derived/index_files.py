@@ -7,7 +7,7 @@ to the keys known to be durable, or rebuilt from the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -203,24 +203,22 @@ class IndexFile:
         raw = self.file.read(self._layout.entry_position(number), INDEX_ENTRY.size_bytes)
         return int(_UNPACK_ENTRY(raw)[1])
 
-    def find(
-        self, key_hash: int, begin_ms: int, end_ms: int, take_entry: Callable[[], bool] = lambda: True
-    ) -> Iterator[int]:
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
         """Yield the physical offsets of entries with that hash and a time in the window, newest first.
 
-        `take_entry` is called for each entry of the chain; the search ends when it returns False.
+        None is yielded for every other entry of the chain, so that the caller can end or interrupt a long search.
         """
         header = self.header
         number = int.from_bytes(self.file.read(self._layout.slot_position(key_hash), 4), "big", signed=True)
         # Not limited by the header: a reader in another process may see a slot before the header.
-        while 0 < number < self._layout.entry_count and take_entry():
+        while 0 < number < self._layout.entry_count:
             position = self._layout.entry_position(number)
             found_hash, physical_offset, diff, previous = _UNPACK_ENTRY(
                 self.file.read(position, INDEX_ENTRY.size_bytes)
             )
             stored_ms = header.begin_timestamp_ms + diff * 1000  # cut to seconds: up to 999 ms early
-            if found_hash == key_hash and begin_ms <= stored_ms <= end_ms:
-                yield physical_offset
+            is_match = found_hash == key_hash and begin_ms <= stored_ms <= end_ms
+            yield physical_offset if is_match else None
             if previous >= number:
                 return  # a damaged chain would never end
             number = previous
@@ -243,14 +241,16 @@ class IndexFiles:
         self._layout = layout
         self._writable = writable
         self._files: list[IndexFile] = []
+        self._odd_sized: list[str] = []
 
     def load(self, empty_files: list[Path] | None = None) -> None:
-        """Open files of the right size that are not open yet; ignore anything else.
+        """Open files of the right size that are not open yet; remember the names of others.
 
         An empty file is removed, or added to `empty_files`: a crash left it before it got its size, and its name is
         needed for the next file.
         """
         known = {file.name for file in self._files}
+        self._odd_sized = []
         for entry in self._disk.list_directory(self._directory):
             if not tree.parse_index_file_name(entry.name) or entry.name in known:
                 continue
@@ -262,6 +262,8 @@ class IndexFiles:
                 empty_files.append(path)
             elif entry.size_bytes == 0 and self._writable:
                 self._disk.remove_file(path)
+            elif entry.size_bytes and not entry.is_directory:
+                self._odd_sized.append(entry.name)
 
     def __iter__(self) -> Iterator[IndexFile]:
         return iter(self._files)
@@ -422,6 +424,22 @@ class IndexFiles:
             self._disk.rename_file(self._directory / file.name, file.name + _ASIDE)
         if len(self._files) < count:
             self._disk.sync_directory(self._directory)
+
+    @property
+    def odd_sized_count(self) -> int:
+        """The number of files that other values of maxHashSlotNum and maxIndexNum gave their size."""
+        return len(self._odd_sized)
+
+    def set_aside_odd_sized(self) -> None:
+        """Rename the files of another size and all that follow the first of them: keys are put in log order."""
+        if not self._odd_sized:
+            return
+        first = min(self._odd_sized)
+        self.set_aside(sum(file.name < first for file in self._files))
+        for name in sorted(self._odd_sized, reverse=True):
+            self._disk.rename_file(self._directory / name, name + _ASIDE)
+        self._odd_sized = []
+        self._disk.sync_directory(self._directory)
 
     def discard_aside(self) -> None:
         """Remove renamed files, of this recovery or of one that did not end."""

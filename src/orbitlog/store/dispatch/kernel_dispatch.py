@@ -109,7 +109,7 @@ class BulkDispatch:
         if key in left_out.reused:
             pairs = zip(physical_offsets.tolist(), columns.queue_offset[rows[numbers]].tolist(), strict=True)
             return numbers[[left_out.takes(key, *pair) for pair in pairs]]
-        return numbers[physical_offsets >= left_out.begins.get(key, 0)]
+        return numbers[physical_offsets >= left_out.first_taken(key)]
 
 
 class LiveDispatch:

@@ -59,6 +59,11 @@ class CommitLog:
         self.written_to, self.flushed_to = end, min(flushed_to, end)
         self.own_from = end
 
+    def start_at(self, physical_offset: int) -> None:
+        """Start an empty log at a segment other than the first: a slave whose master has deleted earlier ones."""
+        assert self.segments.is_empty
+        self.written_to = self.flushed_to = self.own_from = physical_offset
+
     @property
     def appended_bytes(self) -> int:
         """Bytes of records appended since `recover_to`."""

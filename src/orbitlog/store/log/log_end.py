@@ -4,20 +4,22 @@ The log is followed from a known record to the first bytes that are not a record
 after it may be pages that were written back out of order. But if a later record is older than the checkpoint's
 timestamp, it was durable long ago: then the bytes before it are damage, and the log continues after them.
 
-A record's CRC covers only its body. In a log by Orbitlog, zeros in topic or properties indicate a torn record, unless
-a property CRC confirms them: see `torn_records`.
+A record's CRC covers only its body. Pages that were not written back read as zeros. So a record by Orbitlog without a
+zero byte in topic and properties is complete: a missing page would show there, in the body's CRC or in lengths that do
+not add up. A message whose properties contain zero bytes, which is valid, is therefore stored with a property CRC
+(`formats.records.property_crc`) even if no setting asks for it; after a crash it is complete only if that CRC is right.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from orbitlog.errors import BadField
-from orbitlog.formats.records.message import Message
+from orbitlog.errors import BadField, ChecksumMismatch
+from orbitlog.formats.records.message import Message, encode_message
 from orbitlog.formats.records.message_scan import BLANK, Damage, LogEnd, SegmentEnd, find_record, read_at
+from orbitlog.formats.records.properties import check_crc_property
 from orbitlog.store.dispatch.arrival import DamagedLog, Progress
 from orbitlog.store.log.commitlog import CommitLog
-from orbitlog.store.log.torn_records import is_torn
 
 # Below this the plain decoder is done before the kernels are loaded.
 _KERNEL_BYTES_MIN = 16 * 1024 * 1024
@@ -152,3 +154,13 @@ def _is_durable(log: CommitLog, physical_offset: int, known: KnownLog) -> bool:
     if isinstance(found, SegmentEnd):
         return _is_durable(log, base + log.segments.file_bytes, known)
     return isinstance(found, Message) and known.is_durable(found)
+
+
+def is_torn(message: Message) -> bool:
+    """Return whether a record of a log by Orbitlog lacks pages that a crash lost."""
+    if 0 not in message.properties_raw:
+        return "\0" in message.topic
+    try:
+        return not check_crc_property(encode_message(message))
+    except ChecksumMismatch:
+        return True

@@ -78,7 +78,7 @@ def _tail_has_crc(log: CommitLog, queues: QueueSet) -> bool:
             message = decode_message(record, physical_offset=physical_offset) if record else None
         except FormatError:
             continue
-        # With zero bytes in its properties it has one in any case: see `torn_records`.
+        # With zero bytes in its properties it has one in any case: see `log_end`.
         if message is not None and 0 not in message.properties_raw:
             return ends_with_crc(message.properties_raw)
     return False

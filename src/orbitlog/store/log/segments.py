@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbitlog.errors import StoreError, StoreLayoutError
-from orbitlog.formats.store_tree import offset_file_name, parse_offset_file_name
+from orbitlog.formats.store_tree import CONSUMEQUEUE, offset_file_name, parse_offset_file_name
 from orbitlog.storefiles.disk import Disk, MappedFile, disk_errors
 
 if TYPE_CHECKING:
@@ -89,6 +89,11 @@ class Segments:
         self.tail: MappedFile | None = None
         self.tail_base = self.tail_allocated_to = 0
 
+    @property
+    def _size_key(self) -> str:
+        is_queue = self.directory.parent.parent.name == CONSUMEQUEUE
+        return "mappedFileSizeConsumeQueue" if is_queue else "mappedFileSizeCommitLog"
+
     def load(self, empty_files: list[Path] | None = None) -> None:
         """List the files; raise `StoreLayoutError` if one has another size.
 
@@ -106,7 +111,8 @@ class Segments:
             if size_bytes != self.file_bytes:
                 raise StoreLayoutError(
                     f"{self._path(base)} has {size_bytes} bytes, but this store's files have"
-                    f" {self.file_bytes}; set the size it was created with, or inspect it with `orbitlog dump`"
+                    f" {self.file_bytes}; set {self._size_key} to the size it was created with, or inspect it with"
+                    " `orbitlog dump`"
                 )
             if base % self.file_bytes:
                 raise StoreLayoutError(f"{self._path(base)} does not start at a multiple of {self.file_bytes}")

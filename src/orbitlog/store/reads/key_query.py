@@ -6,7 +6,7 @@ result is marked incomplete if the index lags the log or the limit was reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
@@ -28,6 +28,8 @@ from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.log.commitlog import CommitLog
 
 QUERY_LIMIT_DEFAULT = 64
+STEP_WORK = 2_000
+"""Units of work of a step, each some microseconds; the last record of a step may exceed it."""
 _KEYS_NAME = (props.KEYS + props.NAME_END).encode()
 _ITEM_END = ord(props.PROPERTY_END)
 _IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
@@ -69,8 +71,8 @@ class FoundByKey:
     complete: bool = True
     reason: str = ""
     newest_timestamp_ms: int = 0
-    is_cut_short: bool = False
-    """Whether the search stopped at a limit of its work."""
+    stopped_by: str = ""
+    """The limit of its work at which the search stopped: entries, records or bytes."""
 
     @property
     def messages(self) -> list[Message]:
@@ -92,73 +94,117 @@ def _decoded(record: bytes, physical_offset: int) -> Message | None:
 
 def query_by_key(query: KeyQuery, log: CommitLog, index: IndexFiles, *, indexed_to: int) -> FoundByKey:
     """Return the messages with that key."""
+    steps = query_steps(query, log, index, indexed_to=indexed_to)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: FoundByKey = end.value
+            return found
+
+
+def query_steps(
+    query: KeyQuery, log: CommitLog, index: IndexFiles, *, indexed_to: int
+) -> Generator[int, None, FoundByKey]:
+    """Return the messages with that key; yield the units of work after each step of at most `STEP_WORK` of them."""
     records: list[bytes] = []
     newest_ms, reason = 0, ""
     work = _Work(query)
-    for record, store_timestamp_ms in _candidates(query, log, index, work):
+    for candidate in _candidates(query, log, index, work):
+        if candidate is None:
+            yield work.take_step()
+            continue
         if len(records) == query.limit:
             reason = f"there are more than {query.limit}"
             break
+        record, store_timestamp_ms = candidate
         records.append(record)
         newest_ms = max(newest_ms, store_timestamp_ms)
     else:
         if work.spent:
-            reason = f"the search stopped after {work.spent}"
+            reason = f"the search stopped at the maximum of {work.spent}"
         elif indexed_to < log.written_to:
             reason = f"the index is {log.written_to - indexed_to} bytes behind the log"
-    return FoundByKey(records, not reason, reason, newest_ms, bool(work.spent))
+    return FoundByKey(records, not reason, reason, newest_ms, work.spent)
 
 
 class _Work:
-    """The work of one query: hashes of different keys can be equal, so a chain may be long and match nothing."""
+    """The work of one query: hashes of different keys can be equal, so a chain may be long and match nothing.
+
+    An entry is one unit, a record 16, and each KiB of it one more.
+    """
 
     def __init__(self, query: KeyQuery) -> None:
         self._entries_left = LONG_MAX if query.entries_max is None else query.entries_max
         self._records_left = LONG_MAX if query.records_max is None else query.records_max
         self._bytes_left = LONG_MAX if query.bytes_max is None else query.bytes_max
+        self._units = 0
         self.spent = ""
         """The limit that was reached; empty if none was."""
 
-    def take_entry(self) -> bool:
-        """Count an index entry; return False if no more may be looked at."""
+    @property
+    def is_step_done(self) -> bool:
+        return self._units >= STEP_WORK
+
+    def take_step(self) -> int:
+        """Return the units of a step that ends, and start the next one."""
+        units, self._units = self._units, 0
+        return units
+
+    def take_entry(self) -> None:
+        """Count an index entry."""
+        self._units += 1
         self._entries_left -= 1
         if self._entries_left < 0:
-            self.spent = "the maximum of index entries"
-        return not self.spent
+            self.spent = "entries"
 
     def take_record(self, record: bytes | None) -> None:
         """Count a record that was read."""
+        size_bytes = 0 if record is None else len(record)
+        self._units += 16 + size_bytes // 1024
         self._records_left -= 1
-        self._bytes_left -= 0 if record is None else len(record)
-        if self._records_left <= 0 or self._bytes_left <= 0:
-            self.spent = "the maximum of messages read"
+        self._bytes_left -= size_bytes
+        if self._records_left <= 0:
+            self.spent = "records"
+        elif self._bytes_left <= 0:
+            self.spent = "bytes"
 
 
-def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles, work: _Work) -> Iterator[tuple[bytes, int]]:
+def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles, work: _Work) -> Iterator[tuple[bytes, int] | None]:
+    """Yield matching records with their timestamps, and None after each step of work."""
     hashed = key_hash(index_key(query.topic, query.key))
     glance = _Glance.at(query)
     seen: set[int] = set()
     for file in reversed(list(index)):
+        if file not in index:
+            continue  # deleted since the search started: it is closed
         header = file.header
         overlaps = header.begin_timestamp_ms <= query.end_ms and header.end_timestamp_ms >= query.begin_ms
         if header.key_count == 0 or not overlaps:
             continue
-        for physical_offset in file.find(hashed, query.begin_ms - query.slack_ms, query.end_ms, work.take_entry):
-            if physical_offset in seen:
-                continue
+        for physical_offset in file.find(hashed, query.begin_ms - query.slack_ms, query.end_ms):
+            work.take_entry()
+            if physical_offset is not None and physical_offset not in seen and not work.spent:
+                seen.add(physical_offset)
+                record = log.read_record(physical_offset)
+                work.take_record(record)
+                matched = None if record is None else _matched(query, glance, record, physical_offset)
+                if matched is not None:
+                    yield matched
             if work.spent:
                 return
-            seen.add(physical_offset)
-            record = log.read_record(physical_offset)
-            work.take_record(record)
-            if record is None:
-                continue
-            store_timestamp_ms = None if glance is None else glance.matches(record, physical_offset)
-            if store_timestamp_ms is None:
-                message = _decoded(record, physical_offset)
-                store_timestamp_ms = message.store_timestamp_ms if message and _matches(query, message) else None
-            if store_timestamp_ms is not None:
-                yield record, store_timestamp_ms
+            if work.is_step_done:
+                yield None
+                if file not in index:
+                    break
+
+
+def _matched(query: KeyQuery, glance: _Glance | None, record: bytes, physical_offset: int) -> tuple[bytes, int] | None:
+    store_timestamp_ms = None if glance is None else glance.matches(record, physical_offset)
+    if store_timestamp_ms is None:
+        message = _decoded(record, physical_offset)
+        store_timestamp_ms = message.store_timestamp_ms if message and _matches(query, message) else None
+    return None if store_timestamp_ms is None else (record, store_timestamp_ms)
 
 
 def _matches(query: KeyQuery, message: Message) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from orbitlog.formats.records.message import Message
@@ -11,7 +12,7 @@ from orbitlog.store.derived.consumequeue import ConsumeQueue
 from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
 from orbitlog.store.log.commitlog import CommitLog
-from orbitlog.store.reads.key_query import FoundByKey, KeyQuery, query_by_key, read_record_at
+from orbitlog.store.reads.key_query import FoundByKey, KeyQuery, query_by_key, query_steps, read_record_at
 from orbitlog.store.reads.queue_reader import GetResult, ReadRequest, read_queue
 from orbitlog.store.reads.time_search import Boundary, TimeSearch
 from orbitlog.storefiles.store_config import StoreConfig
@@ -93,11 +94,25 @@ class StoreReads(ABC):
         """Find messages by key, newest first."""
         return query_by_key(query, self._log, self._index, indexed_to=self.dispatched_to)
 
+    def query_steps(self, query: KeyQuery) -> Generator[int, None, FoundByKey]:
+        """Search as `query` does, and yield after each step of the search."""
+        return query_steps(query, self._log, self._index, indexed_to=self.dispatched_to)
+
     def read_at(self, physical_offset: int) -> Message | None:
         """Return the message at a physical offset; None if no record starts there or it is not confirmed."""
         if not self.min_physical_offset <= physical_offset < self.confirmed_to:
             return None
         return read_record_at(self._log, physical_offset)
+
+    def last_queued_offset(self) -> int | None:
+        """Return the physical offset of the last dispatched message that is in a queue; None without one."""
+        found = None
+        for queue in self._queues:
+            entry = queue.entry(queue.max_offset - 1) if queue.max_offset > queue.min_offset else None
+            self._queues.used(queue)
+            if entry is not None and not entry.is_pre_blank:
+                found = max(found or 0, entry.physical_offset)
+        return found
 
     def read_by_id(self, message_id: str) -> Message | None:
         """Return the message with an offset message id."""

@@ -22,6 +22,7 @@ from orbitlog.store.recovery.store_recovery import (
     StoreParts,
     check_whole,
     decide,
+    index_notice,
     read_checkpoint,
     read_recovery_note,
     read_state,
@@ -81,4 +82,4 @@ def _load(root: Path, config: StoreConfig, disk: ReadOnlyDisk, read_log: bool, p
         decision = decide(parts, found, progress)
         log.written_to = decision.end.physical_offset
         notices = notices_of(disk, root) + (decision.plan.notices if decision.plan is not None else [])
-        return notices + infer_mode(config.property_crc, log, queues)[1]
+        return notices + index_notice(index) + infer_mode(config.property_crc, log, queues)[1]

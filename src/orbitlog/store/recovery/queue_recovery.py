@@ -33,7 +33,9 @@ def plan_queues(
     topics = set(table.topics) if table is not None else None
     lives = find_lives(survey, queues, topics, log_start)
     note = found.note if not found.was_closed else None
-    if note is None:
+    if note is not None:
+        with_files -= set(note.created)  # by the recovery that did not end
+    else:
         note = RecoveryNote(0, 0)
         missing = {topic for topic, _ in lives.keys() - with_files}
         is_lost = not has_queue_directory(found.disk, found.root) or not is_complete(lives, topics, with_files)
@@ -45,6 +47,7 @@ def plan_queues(
                 note = replace(note, recreated_before=stored_after(log, table.data_version.timestamp_ms, log_end))
     evidence = DeletionEvidence(topics, with_files, note.dispatched_before, note.recreated_before, log_start)
     plan = plan_recovery(lives, queues, evidence, log_start=log_start, log_end=log_end)
+    note = replace(note, created=tuple(dict.fromkeys((*note.created, *plan.created))))
     if survey.is_damaged:
         plan.derive_from = log_start  # the dispatcher reports what it meets
     dispatcher.last_physical_offset = survey.last_physical_offset

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from orbitlog.errors import FormatError
 from orbitlog.formats.derived.queue_entry import decode_entry, first_after_fillers
 from orbitlog.formats.java import LONG_MAX
 from orbitlog.store.derived.consumequeue import ConsumeQueue
@@ -42,10 +43,16 @@ class LeftOutUnits:
     begins: dict[QueueKey, int] = field(default_factory=dict)
     """By queue: the physical offset of the first record that gets a unit, if earlier ones do not."""
     reused: dict[QueueKey, list[ReusedOffsets]] = field(default_factory=dict)
+    all_before: int = 0
+    """Physical offset before which no record gets a unit in any queue."""
+
+    def first_taken(self, key: QueueKey) -> int:
+        """Return the physical offset before which no record gets a unit in that queue."""
+        return max(self.begins.get(key, 0), self.all_before)
 
     def takes(self, key: QueueKey, physical_offset: int, queue_offset: int) -> bool:
         """Return whether a record gets its unit in that queue."""
-        if physical_offset < self.begins.get(key, 0):
+        if physical_offset < self.first_taken(key):
             return False
         return not any(
             run.begins_at <= physical_offset <= run.ends_at and queue_offset >= run.queue_offset
@@ -55,10 +62,11 @@ class LeftOutUnits:
 
 @dataclass(slots=True)
 class RecoveryPlan:
-    """What to leave out, and the physical offset from which units must be derived."""
+    """What to leave out, the physical offset from which units must be derived, and queues that get their first file."""
 
     left_out: LeftOutUnits
     derive_from: int
+    created: list[QueueKey] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
 
@@ -82,7 +90,10 @@ def _unit_zero(queues: QueueSet, key: QueueKey) -> int | None:
         return None
     raw = queue.stored_units(0, 1)
     queues.used(queue)
-    entry = decode_entry(raw) if raw else None
+    try:
+        entry = decode_entry(raw) if raw else None
+    except FormatError:  # torn
+        return None
     return None if entry is None or entry.is_pre_blank else entry.physical_offset
 
 
@@ -102,7 +113,6 @@ def plan_recovery(
     """Decide about every queue, and set those that have files to the unit at which recovery continues."""
     deleted = deleted_queues(lives, evidence)
     plan = RecoveryPlan(LeftOutUnits(), log_end)
-    created = []
     for key, life in lives.items():
         queue = queues.find_key(key)
         runs, reused = _without_reused(life.runs)
@@ -118,7 +128,7 @@ def plan_recovery(
                 plan.left_out.reused[key] = reused
             plan.derive_from = min(plan.derive_from, life.begins_at)
             if queue is None or queue.segments.is_empty:
-                created.append(key)
+                plan.created.append(key)
     for queue in queues:
         key = queue.topic, queue.queue_id
         if plan.left_out.begins.get(key) != LONG_MAX:
@@ -126,7 +136,7 @@ def plan_recovery(
         queues.used(queue)
     plan.notices += _deleted_notice(lives, deleted)
     if evidence.dispatched_before and evidence.queues_with_files:
-        plan.notices += _created_notice(created)
+        plan.notices += _created_notice(plan.created)
     return plan
 
 

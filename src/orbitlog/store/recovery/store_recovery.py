@@ -8,7 +8,7 @@ whole log is surveyed first: queues that are consistent with it are kept byte fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ from orbitlog.store.log.log_end import FoundEnd, KnownLog, find_log_end
 from orbitlog.storefiles.disk import Disk
 
 if TYPE_CHECKING:
-    from orbitlog.store.recovery.recovery_plan import RecoveryPlan
+    from orbitlog.store.recovery.recovery_plan import LeftOutUnits, RecoveryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ class StoreParts:
 class FoundStore:
     """The state of a store before its recovery.
 
-    `was_closed` if there is no abort file. `note` is that of a recovery that did not end.
+    `was_closed` if there is no abort file. `note` is that of a recovery that did not end. With `is_foreign` another
+    broker may have written the last records, although Orbitlog wrote the checkpoint: a slave had the store.
     """
 
     disk: Disk
@@ -62,6 +63,7 @@ class FoundStore:
     state: StoreState | None
     was_closed: bool
     note: RecoveryNote | None = None
+    is_foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ def decide(parts: StoreParts, found: FoundStore, progress: Progress | None = Non
     log, queues = parts.log, parts.queues
     check_whole(log)
     known = _known_log(found.checkpoint, found.state, was_closed=found.was_closed)
+    if found.is_foreign:
+        known = replace(known, is_own=False)
     state = found.state if _is_state_valid(log, found.checkpoint, found.state, known) else None
     trusted_to = state.dispatched_to if state else log.min_physical_offset
     passes = _Passes(progress, is_surveyed=state is None)
@@ -128,6 +132,7 @@ def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[
     decision = decide(parts, found, steps.progress)
     state, end, trusted_to, plan = decision.state, decision.end, decision.trusted_to, decision.plan
     passes = decision.passes
+    notices = [*(plan.notices if plan is not None else []), *index_notice(index)]
     steps.begin(decision.note)
     log.recover_to(end.physical_offset, flushed_to=state.dispatched_to if state else log.min_physical_offset)
     for damaged in end.damage:
@@ -139,7 +144,7 @@ def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[
             steps.distrust_keys(state)
         boundary = _rename_doubtful(log, index, keep_full=state is not None, keep_last=found.was_closed)
     dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
-    dispatcher.leave_out(plan.left_out if plan is not None else None)
+    dispatcher.leave_out(plan.left_out if plan is not None else _left_out_before(trusted_to))
     dispatcher.catch_up(log.written_to, passes.derived)
     if plan is not None:
         passes.derived(0, 0)
@@ -150,7 +155,27 @@ def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[
         queues.used(queue)  # of ten thousand queues only some can be open at a time
     queues.forget_empty()
     index.discard_aside()
-    return plan.notices if plan is not None else []
+    return notices
+
+
+def index_notice(index: IndexFiles) -> list[str]:
+    """Return a notice if index files are rebuilt because of their size."""
+    if not index.odd_sized_count:
+        return []
+    return [
+        f"{index.odd_sized_count} index files have another size than maxHashSlotNum and maxIndexNum give: they and"
+        " later ones were rebuilt from the CommitLog"
+    ]
+
+
+def _left_out_before(trusted_to: int) -> LeftOutUnits:
+    """Leave out every unit of records before `trusted_to`, which a valid state file covers.
+
+    Dispatch starts earlier if index files are rebuilt. Records of deleted topics would get their queues back.
+    """
+    from orbitlog.store.recovery.recovery_plan import LeftOutUnits
+
+    return LeftOutUnits(all_before=trusted_to)
 
 
 def _refuse_short_log(parts: StoreParts, found: FoundStore, end: int) -> None:
@@ -250,6 +275,8 @@ def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known:
 
 def _keep_known_keys(log: CommitLog, index: IndexFiles, state: StoreState, *, was_closed: bool) -> bool:
     """Cut the index to the keys that the state covers; return False if it does not have them all."""
+    if index.odd_sized_count:
+        return False
     if was_closed:
         return index.key_count == state.key_count and index.files_before(log.written_to) == index.file_count
     if state.key_count == 0 and index.file_count <= 1:
@@ -281,6 +308,7 @@ def _cut_index(log: CommitLog, file: IndexFile, key_count: int, dispatched_to: i
 
 def _rename_doubtful(log: CommitLog, index: IndexFiles, *, keep_full: bool, keep_last: bool) -> IndexBoundary:
     """Rename index files that may be invalid after a crash or do not match the log; return the end of the others."""
+    index.set_aside_odd_sized()
     index.set_aside(index.files_before(log.written_to))
     if not keep_last:
         # The last file may be torn; without a valid state file all others may be as well.

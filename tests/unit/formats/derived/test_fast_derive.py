@@ -1,4 +1,4 @@
-"""The quick derivation says what the plain one says, for any bytes of properties."""
+"""The fast derivation equals the plain one for any bytes of properties."""
 
 from __future__ import annotations
 

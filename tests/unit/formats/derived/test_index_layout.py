@@ -264,7 +264,7 @@ def test_file_without_evidence(data: bytes) -> None:
 
 def test_standard_size_determines_the_layout() -> None:
     class Sized(bytes):
-        """A header that says it is as long as a standard file."""
+        """A header that states the length of a standard file."""
 
         def __len__(self) -> int:
             return IndexLayout().file_bytes

@@ -14,6 +14,7 @@ from orbitlog.formats.records.batch import (
     encode_batch,
     expand_batch,
     inner_batch,
+    member_count,
 )
 from orbitlog.formats.records.message import decode_message, encode_message, make_message
 
@@ -37,6 +38,15 @@ def test_both_directions() -> None:
     assert encode_batch(MEMBERS).hex() == ENCODED
     for kind in (bytes, bytearray, memoryview):
         assert decode_batch(kind(bytes.fromhex(ENCODED))) == MEMBERS
+
+
+def test_members_are_counted_without_decoding_them() -> None:
+    body = encode_batch([BatchMember(b"one", b"K\x01V\x02"), BatchMember(b""), BatchMember(b"x" * 300)])
+
+    assert member_count(body) == 3
+    assert member_count(body[:-1]) == 2
+    assert member_count(b"") == member_count(bytes(5)) == 1
+    assert member_count(b"\xff" * 4000) > 0
 
 
 def test_size_magic_and_crc_are_not_read() -> None:

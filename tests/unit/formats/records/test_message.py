@@ -296,7 +296,7 @@ TOPIC_POSITION_V1 = BODY_LENGTH_POSITION + 4 + len(b"body")
         (patched(V1, 8, "I", crc32(b"body") | 0x80000000), ChecksumMismatch, "body"),
         (patched(V1, TOPIC_POSITION_V1 - 1, "B", 0), ChecksumMismatch, "body"),
         (patched(V1, TOPIC_POSITION_V1 + 1, "B", 0xFF), BadField, "topic"),
-        # Two things wrong at once: the first in the order of checks is told.
+        # Two errors at once: the first in the order of checks is reported.
         (patched(patched(V1, 4, "I", 1), 0, "i", -1), BadMagic, "magic"),
         (patched(patched(V1, 0, "i", 1), 28, "q", 1), BadField, "total size"),
         (patched(patched(V1, 28, "q", 1), BODY_LENGTH_POSITION, "i", -1), Misplaced, "physical offset"),

@@ -1,4 +1,4 @@
-"""Every message that the golden stores' brokers wrote, against what their Java code says of it."""
+"""Every message that the golden stores' brokers wrote, compared with the decoding of their Java code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def messages_of(golden: GoldenStore) -> list[Message]:
 
 
 def as_manifest(message: Message, compat: Compat) -> dict[str, Any]:
-    """Say of a message what the manifest says of it."""
+    """Return the manifest's entry of a message."""
     inflated = inflate_body(message.body, message.sys_flag)
     properties = message.properties
     facts = {

@@ -1,4 +1,4 @@
-"""The property CRC: appended as Java appends it, replaced when a message is stored again, checked where records lie."""
+"""The property CRC: appended as Java does, replaced when a message is stored as a copy, checked in the log."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_without_a_broker_nothing_is_dispatched(store: MessageStore) -> None:
     with_lease.hand_back()
     with pytest.raises(LeaseLost, match="no broker has"):
         take(store)
-    store._lock = store._disk.lock_file(store._root / tree.LOCK, b"lock")
+    store._lock = store._opened.disk.lock_file(store._root / tree.LOCK, b"lock")
 
 
 def test_closing_waits_for_the_engine_and_is_unclean_without_it(store: MessageStore) -> None:

@@ -91,7 +91,7 @@ def test_queues_and_index_are_what_plain_python_makes(
 
 
 def check_arrivals(disk: CrashDisk, arrived: list[Arrival], rules: DeriveRules) -> None:
-    """Listeners are told of every unit, in the order of the log."""
+    """Listeners are called for every unit, in the order of the log."""
     expected = [
         (unit.topic, unit.queue_id, unit.queue_offset, unit.entry.tags_code, message.store_timestamp_ms)
         for message in messages_in(disk.files())

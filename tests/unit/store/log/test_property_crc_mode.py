@@ -1,4 +1,4 @@
-"""When records get a property CRC, on every way into the log, and what is said about those that have none."""
+"""When records get a property CRC, on every way into the log, and the notices about records without one."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.store.reads.key_query import KeyQuery
 from orbitlog.storefiles.store_config import StoreConfig
 
-# One slot: every key collides with every other, so nothing but the comparison tells them apart.
+# One slot: every key collides with every other, so only the comparison distinguishes them.
 CONFIG = StoreConfig(StoreGeometry(segment_bytes=16384, queue_file_bytes=400, index_layout=IndexLayout(1, 500)))
 WRITTEN = [
     b"KEYS\x01a\x02",

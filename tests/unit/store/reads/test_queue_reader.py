@@ -1,4 +1,4 @@
-"""Reading a queue: what this process wrote a moment ago, the short way, is what the long way reads."""
+"""Reading a queue: the fast path for what this process has just written equals the slow path."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_both_ways_read_the_same(store: MessageStore) -> None:
 
 @pytest.mark.parametrize("position", [3, 6, 30])
 def test_a_unit_that_points_to_no_record_is_passed_over(store: MessageStore, position: int) -> None:
-    """The size, the magic and the place that a record states are looked at, whoever wrote it."""
+    """The size, magic and physical offset that a record states are checked, whatever process wrote it."""
     queue = store.queue("T", 0)
     entry = queue.entry(4) if queue is not None else None
     assert entry is not None

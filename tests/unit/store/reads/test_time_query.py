@@ -1,4 +1,4 @@
-"""Messages of a topic by their store time, newest first, complete or saying that it is not."""
+"""Messages of a topic by their store time, newest first, complete or marked as incomplete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long recovery says how fast it goes and when it will be through."""
+"""A long recovery reports its rate and when it will be done."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -13,13 +14,14 @@ from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
-from orbitlog.formats.derived.store_state import RECOVERY_FILE, STATE_FILE
+from orbitlog.formats.derived.store_state import RECOVERY_FILE, STATE_FILE, RecoveryNote, encode_recovery_note
 from orbitlog.formats.names import SCHEDULE_TOPIC
 from orbitlog.formats.records.message import decode_message, make_message
 from orbitlog.formats.tables.topic_config import TOPICS, DataVersion, TopicConfig, TopicTable
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.dispatch import dispatcher
 from orbitlog.store.message_store import MessageStore
+from orbitlog.store.reads.key_query import KeyQuery
 from orbitlog.store.reads.queue_reader import ReadRequest
 from orbitlog.store.reads.store_reader import StoreReader
 from orbitlog.store.recovery import queue_survey
@@ -90,6 +92,10 @@ def derived(root: Path) -> dict[str, bytes]:
     parts = ("consumequeue", "index")
     paths = [path for part in parts for path in (root / part).rglob("*") if path.is_file()]
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+
+
+def queue_files(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {path: content for path, content in files.items() if path.startswith("consumequeue")}
 
 
 @pytest.fixture(params=[False, True], ids=["python", "kernels"], autouse=True)
@@ -356,7 +362,7 @@ def test_offsets_assigned_twice_are_kept_as_the_queue_files_have_them(tmp_path: 
     path = root / "consumequeue" / "T" / "0" / f"{200:020d}"
     before = derived(root)
     (root / STATE_FILE).unlink()
-    path.write_bytes(path.read_bytes()[:40].ljust(200, b"\0"))  # its last units are lost once more
+    path.write_bytes(path.read_bytes()[:40].ljust(200, b"\0"))  # its last units are lost a second time
     with MessageStore.open(root, CONFIG, lambda: next(life.clock)) as store:
         assert bodies_in(store) == life.bodies
     assert derived(root) == before
@@ -377,6 +383,72 @@ def test_state_that_lost_a_queue_file_follows_the_same_rules(tmp_path: Path, is_
         (life.root / "checkpoint").write_bytes(checkpoint)
     check_recovered(life)
     assert derived(life.root) == before
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
+def test_rebuilt_index_of_a_store_with_a_state_brings_no_deleted_message_back(tmp_path: Path, is_killed: bool) -> None:
+    life = Life(tmp_path / "store").send("T", "old", 9).send("Gone", "gone", 3).delete("T").delete("Gone")
+    life.send("T", "new", 4).send("Kept", "kept", 12)
+    life.store.close()
+    before = derived(life.root)
+    shutil.rmtree(life.root / "index")
+    if is_killed:
+        (life.root / "abort").touch()
+    check_recovered(life)
+    after = derived(life.root)
+    assert queue_files(after) == queue_files(before)
+    assert [after[path] for path in sorted(after) if "index" in path] == [
+        before[path] for path in sorted(before) if "index" in path
+    ]
+
+
+def test_queue_that_an_interrupted_recovery_created_proves_nothing_about_others(tmp_path: Path) -> None:
+    """Its file would show that its topic was recreated after the messages of a queue that lost its files as well."""
+    life = Life(tmp_path / "store")
+    for queue_id in range(3):
+        life.send("T", "old", 3, queue_id)
+    life.delete("T")
+    for queue_id in (1, 0, 2, 1):
+        life.send("T", f"new{queue_id}", 2, queue_id)
+    life.close()
+    before, end = derived(life.root), max(int(path.name) for path in (life.root / "commitlog").iterdir()) + 4096
+    shutil.rmtree(life.root / "consumequeue" / "T" / "0")
+    (life.root / "abort").touch()
+    note = RecoveryNote(end, 0, (("T", 0), ("T", 2)))
+    (life.root / RECOVERY_FILE).write_bytes(encode_recovery_note(note))
+    check_recovered(life)
+    assert derived(life.root) == before
+
+
+def test_torn_first_unit_of_a_recreated_topic_is_rebuilt(tmp_path: Path) -> None:
+    life = Life(tmp_path / "store").send("T", "old", 5).delete("T").send("T", "new", 3).close()
+    before = derived(life.root)
+    path = life.root / "consumequeue" / "T" / "0" / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[:8].ljust(200, b"\0"))
+    check_recovered(life)
+    assert derived(life.root) == before
+
+
+@pytest.mark.parametrize("has_state", [False, True])
+@pytest.mark.parametrize("number", [0, 1, None], ids=["first", "second", "all"])
+def test_index_files_of_another_size_are_rebuilt(tmp_path: Path, number: int | None, has_state: bool) -> None:
+    """An operator changed maxHashSlotNum or maxIndexNum; Java's broker creates the next files with the new values."""
+    config = StoreConfig(replace(GEOMETRY, index_layout=IndexLayout(50, 12)), DeriveRules())
+    life = Life(tmp_path / "store", config).send("T", "new", 40)
+    life.store.close()
+    if not has_state:
+        forget_state(life.root, life.topics)
+    before, paths = derived(life.root), sorted((life.root / "index").iterdir())
+    assert len(paths) > 3
+    for path in paths if number is None else paths[number : number + 1]:
+        path.write_bytes(path.read_bytes() + bytes(8))
+    with MessageStore.open(life.root, config, lambda: next(life.clock)) as store:
+        count = len(paths) if number is None else 1
+        assert [notice for notice in store.notices if notice.startswith(f"{count} index files have another size")]
+        assert all(len(store.query(KeyQuery("T", f"new-{at}")).records) == 1 for at in range(40))
+    after = derived(life.root)
+    assert [after[path] for path in sorted(after)] == [before[path] for path in sorted(before)]
+    assert not [path for path in after if path.endswith(".aside")]
 
 
 @pytest.mark.parametrize("is_checkpoint_new", [False, True])

@@ -37,7 +37,7 @@ class Stopped(BaseException):
 
 
 class FakedDisk(RealDisk):
-    """A real disk that says how full it is when told to, counts what is asked of it, and can stop at a removal."""
+    """A real disk with a settable usage, which counts calls and can stop at a removal."""
 
     def __init__(self) -> None:
         self.percent = 20.0
