@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from orbitlog.access.credentials import Credentials
     from orbitlog.client.admin.administration import Administration, QueueProgress
     from orbitlog.client.blocking import BlockingConsumer, BlockingDelivery, BlockingReader, BlockingRocketMQ
+    from orbitlog.client.connection.client_tls import Tls
     from orbitlog.client.connection.connect import connect
     from orbitlog.client.consumer.delivery import Delivery
     from orbitlog.client.consumer.group_consumer import Consumer
@@ -25,7 +26,7 @@ __version__ = "0.1.0"
 
 __all__ = ["Administration", "BlockingConsumer", "BlockingDelivery", "BlockingReader", "BlockingRocketMQ", "Consumer"]
 __all__ += ["Credentials", "Delivery", "MessageQueue", "OrbitlogError", "QueueProgress", "Reader", "Receipt"]
-__all__ += ["Received", "Reply", "RocketMQ", "SendStatus", "StartFrom", "connect", "errors"]
+__all__ += ["Received", "Reply", "RocketMQ", "SendStatus", "StartFrom", "Tls", "connect", "errors"]
 
 
 def __getattr__(name: str) -> Any:

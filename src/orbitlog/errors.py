@@ -17,6 +17,7 @@
     │   ├── StoreClosed          the store is closed
     │   ├── StoreReadOnly        it accepts no messages: opened read-only, or its disk failed
     │   ├── StoreFileGone        a store file was deleted while it was being read
+    │   ├── ReplicaMismatch      bytes of a master do not continue the log of this slave
     │   ├── LeaseLost            the dispatch lease is held by another process, or unavailable
     │   └── DiskFull             no space left on the disk; no data was lost
     ├── WireError                malformed bytes on a connection, which must be closed
@@ -29,6 +30,7 @@
     │   └── ClientClosed         the client is closed
     └── RemotingError            an unreachable or unresponsive peer
         ├── ConnectFailed        the connection was refused or timed out
+        │   └── HandshakeFailed  TLS failed: a certificate, or a server without TLS
         ├── ConnectionLost       the connection was lost before the response arrived
         └── RequestTimeout       no response within the time limit
 
@@ -158,6 +160,10 @@ class StoreFileGone(StoreError):
     """A store file was deleted while it was being read, and each retry found another one deleted."""
 
 
+class ReplicaMismatch(StoreError):
+    """Bytes of a master do not continue the log of this slave; nothing was overwritten."""
+
+
 class LeaseLost(StoreError):
     """The dispatch lease is held by another engine, or unavailable: derived files must not be written."""
 
@@ -231,6 +237,13 @@ class ConnectFailed(RemotingError):
     """The connection was refused or timed out."""
 
     advice = "check that a server runs at the address and is reachable from this host; nothing was sent"
+
+
+class HandshakeFailed(ConnectFailed):
+    """The TLS handshake failed: a certificate was rejected, or the server does not serve TLS."""
+
+    retriable = False
+    advice = "compare the certificates and TLS settings of both sides; nothing was sent"
 
 
 class ConnectionLost(RemotingError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from orbitlog.cli.contexts import Cluster
 from orbitlog.cli.light_asyncio import load_asyncio
 from orbitlog.cli.main import Problem
-from orbitlog.errors import BrokerRefused, ConnectFailed, NoRoute, OrbitlogError
+from orbitlog.errors import BrokerRefused, ConnectFailed, HandshakeFailed, NoRoute, OrbitlogError
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
@@ -30,7 +30,8 @@ def run_with_client(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], 
     from orbitlog.client.connection.connect import connect
 
     async def run() -> R:
-        async with connect(cluster.address, credentials=_credentials(cluster), namespace=cluster.namespace) as mq:
+        options = {"credentials": _credentials(cluster), "namespace": cluster.namespace, "tls": _tls(cluster)}
+        async with connect(cluster.address, **options) as mq:
             try:
                 return await work(mq)
             except (NoRoute, BrokerRefused) as error:
@@ -45,7 +46,7 @@ def run_with_admin(cluster: Cluster, work: Callable[[Administration], Awaitable[
     from orbitlog.client.admin.administration import administer
 
     async def run() -> R:
-        async with administer(cluster.address, credentials=_credentials(cluster)) as admin:
+        async with administer(cluster.address, credentials=_credentials(cluster), tls=_tls(cluster)) as admin:
             try:
                 return await work(admin)
             except (NoRoute, BrokerRefused) as error:
@@ -62,6 +63,22 @@ def _credentials(cluster: Cluster) -> Any:
     return Credentials(cluster.access_key, cluster.secret_key)
 
 
+def _tls(cluster: Cluster) -> Any:
+    """Return the TLS of a cluster's connections; None leaves it to the scheme of the address."""
+    if not cluster.tls:
+        return None
+    from orbitlog.client.connection.client_tls import Tls
+
+    return Tls(
+        cluster.ca_file or None,
+        cluster.cert_file or None,
+        cluster.key_file or None,
+        cluster.key_password,
+        check_host_name=cluster.tls == "full",
+        insecure=cluster.tls == "none",
+    )
+
+
 def _run(work: Coroutine[Any, Any, R]) -> R:
     import asyncio
     import logging
@@ -69,6 +86,8 @@ def _run(work: Coroutine[Any, Any, R]) -> R:
     logging.basicConfig(level=logging.ERROR, format="orbitlog: %(message)s")
     try:
         return asyncio.run(work)
+    except HandshakeFailed as error:
+        raise Problem(f"{error}; see --ca-file of `orbitlog context add`") from error
     except ConnectFailed as error:
         hint = "is a cluster running there? start one with `orbitlog up`, or give its address with -n or --context"
         raise Problem(f"{error}; {hint}") from error

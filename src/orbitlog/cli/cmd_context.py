@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
-from orbitlog.cli.contexts import Cluster, check_name, load_contexts
+from orbitlog.cli.contexts import TLS_CHECKS, Cluster, check_name, check_tls_choice, load_contexts
 from orbitlog.cli.main import WrongUse
 from orbitlog.cli.name_completion import complete_contexts
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.row_output import show_rows
 from orbitlog.cli.output.stream_table import Column
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _COLUMNS = (
     Column("name"),
     Column("inUse"),
@@ -21,6 +23,7 @@ _COLUMNS = (
     Column("accessKey"),
     Column("secretKey"),
     Column("namespace"),
+    Column("tls"),
 )
 
 
@@ -38,6 +41,7 @@ def _row(name: str, cluster: Cluster, current: str | None) -> dict[str, Any]:
         # Whether a secret is stored, never the secret itself.
         "secretKey": "kept" if cluster.secret_key else None,
         "namespace": cluster.namespace or None,
+        "tls": cluster.tls or None,
     }
 
 
@@ -70,7 +74,7 @@ def show_context(*, name: str | None, output: Output) -> None:
 
 @command.command(
     "add",
-    help="""Add or change a context: its name servers, credentials and namespace.
+    help="""Add or change a context: its name servers, credentials, namespace and TLS.
 
     Only the owner can read the file of contexts. --secret-key - reads the secret from standard input, which keeps it
     out of the shell history. The first context is in use at once.""",
@@ -80,6 +84,15 @@ def show_context(*, name: str | None, output: Output) -> None:
 @click.option("--access-key", help="Access key, for brokers with access control.")
 @click.option("--secret-key", help="Secret key; - reads it from standard input.")
 @click.option("--namespace", default="", help="Namespace of topics and groups.")
+@click.option("--tls", "tls", is_flag=True, help="Connect with TLS; implied by the TLS options below.")
+@click.option("--ca-file", type=_FILE, help="CA certificates that servers need, PEM [those of the system].")
+@click.option("--cert-file", type=_FILE, help="Client certificate, PEM, if the servers require one.")
+@click.option("--key-file", type=_FILE, help="Private key of the client certificate, PEM.")
+@click.option(
+    "--tls-check",
+    type=click.Choice(TLS_CHECKS),
+    help="Verify CA and host name of servers, the CA alone, or nothing [full].",
+)
 @click.option("--use", "use_it", is_flag=True, help="Also make it the context in use.")
 @output_options
 def add_context(
@@ -89,6 +102,11 @@ def add_context(
     access_key: str | None,
     secret_key: str | None,
     namespace: str,
+    tls: bool,
+    ca_file: Path | None,
+    cert_file: Path | None,
+    key_file: Path | None,
+    tls_check: str | None,
     use_it: bool,
     output: Output,
 ) -> None:
@@ -100,8 +118,11 @@ def add_context(
         secret_key = sys.stdin.readline().rstrip("\r\n")
     if bool(access_key) != bool(secret_key):
         raise WrongUse("--access-key and --secret-key must be given together")
+    files = (str(path.absolute()) if path is not None else "" for path in (ca_file, cert_file, key_file))
+    check = tls_check or ("full" if tls else "")
+    cluster = check_tls_choice(Cluster(address, access_key, secret_key, namespace, check, *files))
     contexts = load_contexts()
-    contexts.table[name] = Cluster(address, access_key, secret_key, namespace)
+    contexts.table[name] = cluster
     if use_it or contexts.current is None:
         contexts.current = name
     contexts.save()

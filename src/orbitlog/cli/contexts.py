@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,32 @@ class Cluster:
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
     namespace: str = ""
+    tls: str = ""
+    """How servers are verified: `full`, `ca` (not by host name) or `none`; empty without TLS."""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    key_password: str = field(default="", repr=False)
 
 
+TLS_CHECKS = ("full", "ca", "none")
 _JSON_NAMES = {
     "nameServers": "address",
     "accessKey": "access_key",
     "secretKey": "secret_key",
     "namespace": "namespace",
+    "tls": "tls",
+    "caFile": "ca_file",
+    "certFile": "cert_file",
+    "keyFile": "key_file",
+    "keyPassword": "key_password",
+}
+_TLS_VARIABLES = {
+    "ORBITLOG_TLS": "tls",
+    "ORBITLOG_TLS_CA": "ca_file",
+    "ORBITLOG_TLS_CERT": "cert_file",
+    "ORBITLOG_TLS_KEY": "key_file",
+    "ORBITLOG_TLS_KEY_PASSWORD": "key_password",
 }
 
 
@@ -102,7 +121,7 @@ def load_contexts(path: Path | None = None) -> Contexts:
 def _cluster(path: Path, name: str, fields: object) -> Cluster:
     if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
         raise Problem(f"{path}: context {name!r} must be an object of strings")
-    return Cluster(**{_JSON_NAMES[key]: value for key, value in fields.items() if key in _JSON_NAMES})
+    return check_tls_choice(Cluster(**{_JSON_NAMES[key]: value for key, value in fields.items() if key in _JSON_NAMES}))
 
 
 def check_name(name: str) -> str:
@@ -111,7 +130,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def choose_cluster(address: str | None, context_name: str | None) -> Cluster:
+def choose_cluster(address: str | None, context_name: str | None, *, uses_tls: bool = False) -> Cluster:
     """Return the cluster that the command line, the environment or the context in use selects."""
     named = context_name or os.environ.get("ORBITLOG_CONTEXT") or None
     given = address or None
@@ -124,12 +143,25 @@ def choose_cluster(address: str | None, context_name: str | None) -> Cluster:
         name = named or contexts.current
         cluster = contexts.get(name) if name is not None else Cluster()
         if given is not None:
-            cluster = Cluster(given, cluster.access_key, cluster.secret_key, cluster.namespace)
-    return _with_environment(cluster)
+            cluster = replace(cluster, address=given)
+    cluster = _with_environment(cluster)
+    return replace(cluster, tls="full") if uses_tls and not cluster.tls else cluster
 
 
 def _with_environment(cluster: Cluster) -> Cluster:
     access_key, secret_key = os.environ.get("ORBITLOG_ACCESS_KEY"), os.environ.get("ORBITLOG_SECRET_KEY")
     if access_key and secret_key:
-        return Cluster(cluster.address, access_key, secret_key, cluster.namespace)
+        cluster = replace(cluster, access_key=access_key, secret_key=secret_key)
+    tls = {attribute: os.environ[name] for name, attribute in _TLS_VARIABLES.items() if os.environ.get(name)}
+    return check_tls_choice(replace(cluster, **tls)) if tls else cluster
+
+
+def check_tls_choice(cluster: Cluster) -> Cluster:
+    """Return a cluster with TLS on if it has a file for it; raise `WrongUse` if its TLS settings are invalid."""
+    if cluster.tls and cluster.tls not in TLS_CHECKS:
+        raise WrongUse(f"TLS check {cluster.tls!r} is not one of {', '.join(TLS_CHECKS)}")
+    if bool(cluster.cert_file) != bool(cluster.key_file):
+        raise WrongUse("a client certificate and its key must be given together (--cert-file, --key-file)")
+    if not cluster.tls and (cluster.ca_file or cluster.cert_file):
+        return replace(cluster, tls="full")
     return cluster

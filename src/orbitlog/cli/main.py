@@ -158,6 +158,7 @@ COMMANDS = {
         "Run a name server: brokers register routes, clients look them up.",
         is_server=True,
     ),
+    "probe": LazyCommand("orbitlog.cli.cmd_probe", "Check whether a server is alive or ready, for containers."),
     "pipeline": LazyCommand("orbitlog.cli.pipeline.cmd_pipeline", "Run Spark jobs over whole stores."),
     "completion": LazyCommand(
         "orbitlog.cli.cmd_completion", "Print the completion script of a shell, for its startup file."

@@ -24,6 +24,7 @@ MODULE_OF = {
     "RocketMQ": "orbitlog.client.rocketmq",
     "SendStatus": "orbitlog.client.producer.receipts",
     "StartFrom": "orbitlog.client.consumer.group_link",
+    "Tls": "orbitlog.client.connection.client_tls",
     "connect": "orbitlog.client.connection.connect",
 }
 

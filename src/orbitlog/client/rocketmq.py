@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitlog.access.credentials import Credentials
 from orbitlog.client.admin.administration import Administration
@@ -48,6 +49,9 @@ from orbitlog.wire.command import Command
 from orbitlog.wire.consume_headers import UnregisterClientRequest
 from orbitlog.wire.queue_shares import STRATEGIES
 
+if TYPE_CHECKING:
+    import ssl
+
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 30.0
@@ -74,11 +78,12 @@ class RocketMQ:
         credentials: Credentials | None = None,
         namespace: str = "",
         trace: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._namespace = namespace
         producer_group = wrapped(namespace, group_name(producer_group))
         self.client_id = make_client_id()
-        self._link = ClusterLink(name_servers, self._serve_broker, credentials)
+        self._link = ClusterLink(name_servers, self._serve_broker, credentials, tls)
         self._routes = Routes(self._link)
         self.admin = Administration(self._link, self._routes)
         self._tracer = Tracer(self._link, self._routes) if trace else None

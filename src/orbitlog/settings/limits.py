@@ -26,11 +26,24 @@ CONNECTIONS_PER_ADDRESS = _limit(
 FIRST_FRAME_SECONDS = _limit(
     "firstFrameTimeoutSeconds", 30, "seconds until a new connection must have sent one whole frame"
 )
-CONNECTION_BUFFER_BYTES = _limit(
-    "connectionBufferBytesMax",
-    256 * 1024 * 1024,
-    "bytes of unfinished frames and unsent responses of all connections; past it, the connections with most are closed",
+MEMORY_BYTES = _limit(
+    "connectionMemoryBytesMax",
+    512 * 1024 * 1024,
+    "bytes of requests in work, long polls, unfinished frames and unsent responses of all connections; past it, work"
+    " pauses, and the connections that keep most are closed",
     low=1024 * 1024,
+)
+MEMORY_PER_ADDRESS = _limit(
+    "connectionMemoryPerAddressMax",
+    384 * 1024 * 1024,
+    "the same bytes of the connections of one client address; past it, those with most are paused or closed",
+    low=1024 * 1024,
+)
+MEMORY_PER_CONNECTION = _limit(
+    "connectionMemoryPerConnectionMax",
+    64 * 1024 * 1024,
+    "the same bytes of one connection; past it, the connection is paused, or closed if it does not read responses",
+    low=64 * 1024,
 )
 DESCRIPTOR_RESERVE = _limit(
     "descriptorReserve",
@@ -126,7 +139,9 @@ HEARTBEAT_TIMEOUT_MS = _limit(
 SHARED_LIMITS: tuple[Setting[int], ...] = (
     CONNECTIONS_PER_ADDRESS,
     FIRST_FRAME_SECONDS,
-    CONNECTION_BUFFER_BYTES,
+    MEMORY_BYTES,
+    MEMORY_PER_ADDRESS,
+    MEMORY_PER_CONNECTION,
     DESCRIPTOR_RESERVE,
     PLAIN_HEADER_BYTES,
     LARGE_HEADER_BYTES,

@@ -8,18 +8,39 @@ tables; `docs/reference/settings.md` shows them.
 from __future__ import annotations
 
 from orbitlog.settings.limits import BROKER_LIMITS
+from orbitlog.settings.tls_settings import TLS_SETTINGS
+
+_AUTH_PACKAGE = "org.apache.rocketmq.auth"
+# Java classes that decide about requests, by key: those that Apache's broker has decide as Orbitlog does.
+APACHE_ACCESS_CLASSES = {
+    "authenticationProvider": ("authentication.provider.DefaultAuthenticationProvider",),
+    "authenticationMetadataProvider": ("authentication.provider.LocalAuthenticationMetadataProvider",),
+    "authenticationStrategy": (
+        "authentication.strategy.StatelessAuthenticationStrategy",
+        "authentication.strategy.StatefulAuthenticationStrategy",
+    ),
+    "authorizationProvider": ("authorization.provider.DefaultAuthorizationProvider",),
+    "authorizationMetadataProvider": ("authorization.provider.LocalAuthorizationMetadataProvider",),
+    "authorizationStrategy": (
+        "authorization.strategy.StatelessAuthorizationStrategy",
+        "authorization.strategy.StatefulAuthorizationStrategy",
+    ),
+}
 
 # The sentence follows `key=value from source: ` and names the reason and what to do.
 SAFETY = {
     # Who may connect
-    "useTLS": "TLS is not supported and requests to name servers would be sent as plain text; "
-    "set useTLS=false to connect without TLS",
+    **{
+        key: "classes of Java are not run and the users and policies of accessFile decide instead; "
+        f"remove this line, or set {key} to the class of Apache RocketMQ"
+        for key in APACHE_ACCESS_CLASSES
+    },
     # How safe an acknowledgement is
-    "minInSyncReplicas": "replication is not supported and a send is acknowledged when one copy is stored; "
-    "set minInSyncReplicas=1 if one copy is enough",
-    "allAckInSyncStateSet": "replication is not supported and a send is acknowledged when one copy is stored; "
-    "set allAckInSyncStateSet=false if one copy is enough",
-    "enableSlaveActingMaster": "replication is not supported and no slave can take over from this broker; "
+    "minInSyncReplicas": "sends are not refused while fewer replicas are in sync; set minInSyncReplicas=1, and "
+    "inSyncReplicas to the number of copies that a send waits for",
+    "allAckInSyncStateSet": "sends do not wait for every replica in sync; set allAckInSyncStateSet=false, and "
+    "inSyncReplicas to the number of copies that a send waits for",
+    "enableSlaveActingMaster": "no slave can take over from this broker; "
     "set enableSlaveActingMaster=false to run a single master",
     "enableControllerMode": "controllers are not supported and this broker would serve as master without election; "
     "set enableControllerMode=false to run a single master on a store that no other replica serves",
@@ -34,9 +55,9 @@ SAFETY = {
     "rocksdbCQDoubleWriteEnable": "queues in RocksDB are not supported and would miss what is sent here; "
     "set rocksdbCQDoubleWriteEnable=false to use queue files only",
     "popConsumerKVServiceEnable": "POP state in RocksDB is not supported and messages in flight would be lost or "
-    "redelivered; set popConsumerKVServiceEnable=false after Apache's broker has moved it to files",
+    "redelivered; run this store with Apache's broker",
     "popConsumerKVServiceInit": "POP state in RocksDB is not supported and messages in flight would be lost or "
-    "redelivered; set popConsumerKVServiceInit=false after Apache's broker has moved it to files",
+    "redelivered; run this store with Apache's broker",
     "timerRocksDBEnable": "timer messages in RocksDB are not supported and could be lost; "
     "run this store with Apache's broker",
     "transRocksDBEnable": "transactions in RocksDB are not supported and could be lost; "
@@ -68,8 +89,8 @@ PLACE_KEYS = frozenset(("storePathCommitLog", "readOnlyCommitLogStorePaths"))
 # The sentence follows `key=value from source: ` and names the consequence.
 BEHAVIOUR = {
     # Replication
-    "haMasterAddress": "replication is not supported; this broker copies nothing from another one",
-    "totalReplicas": "replication is not supported; each message is stored once",
+    "totalReplicas": "the number of replicas is not compared with it; brokerRole and inSyncReplicas decide for how "
+    "many copies a send waits",
     # Names and connections
     "fetchNamesrvAddrByAddressServer": "address servers are not supported; the broker registers with the name servers "
     "of namesrvAddr only",
@@ -89,7 +110,7 @@ BEHAVIOUR = {
     "indexFileWriteEnable": "index files are written nevertheless",
     "indexFileReadEnable": "queries by key read the index files nevertheless",
     "enableConsumeQueueExt": "no consumequeue_ext units are written; SQL filters are evaluated for every message",
-    "enableMixedMessageType": "the message type of a topic is not checked",
+    "enableMixedMessageType": "topics of the message type MIXED are accepted with any value",
     "validateSystemTopicWhenUpdateTopic": "system topics cannot be changed",
     "enableLmqQuota": "the number of light message queues is not limited",
     "msgTraceTopicName": "the trace topic is RMQ_SYS_TRACE_TOPIC; create the other topic with updateTopic",
@@ -110,16 +131,18 @@ BEHAVIOUR = {
     # Disk and observation
     "replicasPerDiskPartition": "disk limits count the whole partition, as for one broker",
     "logicalDiskSpaceCleanForciblyThreshold": "disk limits count the whole partition, as for one broker",
-    "metricsExporterType": "metrics are not exported",
 }
 
 # Values that change nothing, if they are not just Java's default; `<=` allows every number up to it.
 HARMLESS_VALUES = {
+    **{
+        key: ("", *(f"{_AUTH_PACKAGE}.{name}" for name in class_names))
+        for key, class_names in APACHE_ACCESS_CLASSES.items()
+    },
     "minInSyncReplicas": ("<=1",),
     "totalReplicas": ("<=1",),
     "maxTopicLength": ("<=127",),
     "popConsumerKVServiceInit": ("false",),
-    "metricsExporterType": ("DISABLE", "0"),
     "socksProxyConfig": ("{}", ""),
     "startAcceptSendRequestTimeStamp": ("<=0",),
     "disappearTimeAfterStart": ("<=0",),
@@ -127,25 +150,31 @@ HARMLESS_VALUES = {
     "replicasPerDiskPartition": ("<=1",),
 }
 
+# Switches of access control, which broker and name server honour.
+ACCESS_SWITCHES = ("aclEnable", "authenticationEnabled", "authorizationEnabled")
 # Keys that protect, honoured or to be: an unknown key like one of these is refused as one like a safety key is.
 PROTECTING_KEYS = (
     "storePathRootDir",
     "storePathCommitLog",
     "readOnlyCommitLogStorePaths",
     "flushDiskType",
+    "inSyncReplicas",
     "brokerRole",
     "brokerId",
+    "brokerPermission",
+    "bindAddress",
     "configBlackList",
-    "aclEnable",
-    "authenticationEnabled",
-    "authorizationEnabled",
+    "accessFile",
+    "haMembers",
+    *ACCESS_SWITCHES,
 )
 
 # Keys of Orbitlog; a command that reads a store finds them in a broker.conf and has no use for them.
 ORBITLOG_KEYS = frozenset(
     "accessFile serverConnectionsMax dispatchEngine vipChannelEnable compat haMembers haCompatSyncDefault"
-    " haFirstRequest allowAnonymous".split()
-) | frozenset(limit.key for limit in BROKER_LIMITS)
+    " haFirstRequest allowAnonymous userMessagesPerSecondMax userBytesPerSecondMax userConnectionsMax userTopicsMax"
+    " authenticationFailuresPerMinuteMax".split()
+) | frozenset((*(limit.key for limit in BROKER_LIMITS), *TLS_SETTINGS))
 
 # Threads, pools, pauses, caches and what only matters together with a refused key: no promise changes.
 HARMLESS = frozenset(
@@ -153,9 +182,7 @@ HARMLESS = frozenset(
 accessMessageInMemoryHotRatio accountStatsEnable accountStatsPrintZeroValues ackMessageThreadPoolNums
 ackThreadPoolQueueCapacity aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond adminBrokerThreadPoolNums
 adminBrokerThreadPoolQueueCapacity allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync asyncLearner
-asyncSendEnable authConfigPath authenticationMetadataProvider authenticationProvider authenticationStrategy
-authorizationMetadataProvider authorizationProvider authorizationStrategy
-autoDeleteUnusedStats autoMessageVersionOnTopicLen batchDispatchRequestThreadPoolNums
+asyncSendEnable authConfigPath autoDeleteUnusedStats autoMessageVersionOnTopicLen batchDispatchRequestThreadPoolNums
 bitMapLengthConsumeQueueExt bottomMostCompressionTypeForConsumeQueueStore broadcastOffsetExpireMaxSecond
 broadcastOffsetExpireSecond brokerConfigPath brokerElectionPriority brokerFastFailureEnable brokerHeartbeatInterval
 brokerNotActiveTimeoutMillis cgColdReadThreshold channelExpiredTimeout channelNotActiveInterval
@@ -189,7 +216,7 @@ enableTransactionMetrics endTransactionPoolQueueCapacity endTransactionThreadPoo
 expectConsumerNumUseFilter fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup fetchNamesrvAddrInterval
 filterDataCleanTimeSpan flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
 flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister forwardTimeout globalColdReadThreshold
-haFlowControlEnable haMaxTimeSlaveNotCatchup
+haMaxTimeSlaveNotCatchup
 heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode
 inBrokerContainer isolateLogEnable
 iteratorWhenUseRocksdbConsumeQueue liteEventCheckInterval liteEventFullDispatchDelayTime
@@ -200,13 +227,12 @@ loadBalancePollNameServerInterval loadBalanceProcessorThreadPoolNums loadBalance
 lockInStrictMode logicQueueForceSwapMapInterval logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum
 mappedFileSwapEnable mapperFileSizeBatchConsumeQueue maxAsyncPutMessageRequests
 maxBatchDeleteFilesNum maxChecksumRange maxClientEventCount maxConsumeQueueScan maxDelayTime maxErrorRateOfBloomFilter
-maxFilterMessageSize maxHaTransferByteInSecond maxLiteSubscriptionCount maxMessageFilterNumForNotification
+maxFilterMessageSize maxLiteSubscriptionCount maxMessageFilterNumForNotification
 maxMsgsNumBatch maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles
 maxRocksDBIndexQueryDays maxSlaveResendLength maxStatsIdleTimeInMinutes memTableFlushIntervalMs messageIndexSafe
 metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
-metricsExportBatchMaxDataPoints metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
-metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort minLiteTTl objectStoreAccessKey
-objectStoreBucket objectStoreEndpoint objectStoreSecretKey offsetCheckInSlave osPageCacheBusyTimeOutMills
+metricsExportBatchMaxDataPoints metricsGrpcExporterHeader metricsGrpcExporterTarget minLiteTTl objectStoreAccessKey
+objectStoreBucket objectStoreEndpoint objectStoreSecretKey osPageCacheBusyTimeOutMills
 persistConsumerOffsetIncrementally popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
 popCkStayBufferTimeOut popConsumerKVServiceLog popFromRetryProbability popFromRetryProbabilityForPriority
 popInflightMessageThreshold popLongPollingForceNotifyInterval popPollingMapExpireTimeSeconds popPollingMapSize
@@ -226,11 +252,11 @@ sendHeartbeatTimeoutMillis sendMessageThreadPoolNums sendThreadPoolQueueCapacity
 serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds serverLoadBalancerEnable serverNettyWorkerGroupEnable
 serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads serverSocketBacklog
 serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads sharedByteBufferNum shutdownWaitTimeSeconds
-skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable spinLockCollisionRetreatOptimalDegree
+skipPreOnline skipWhenCKRePutReachMaxTimes spinLockCollisionRetreatOptimalDegree
 splitMetadataSize statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
 statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum statRocksDBCQIntervalSec
 storePathBrokerIdentity storePathDLedgerCommitLog storePathEpochFile subscriptionExpiredTimeout
-syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFromLastFile
+syncBrokerMemberGroupPeriod syncControllerMetadataPeriod syncFromLastFile
 syncMasterFlushOffsetWhenStartup tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel
 tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize tieredStoreCrcCheckEnable tieredStoreDeleteFileEnable
 tieredStoreDeleteFileInterval tieredStoreFilePath tieredStoreFileReservedTime tieredStoreGroupCommit

@@ -4,11 +4,13 @@ Reviewed are keys that no settings table reads. `KeyTables` holds the classes of
 
 Values are compared as Java reads them: booleans without case, anything else than `true` being false; numbers as
 numbers; texts exactly. A key that no version knows but that resembles a protecting one is refused, though Java ignores
-it: the line was written to protect something, and protects nothing.
+it: the line was written to protect something, and protects nothing. The same holds for a key whose name contains a word
+of access control, such as `tlsEnable` or `ip.whitelist`, unless its value switches something off.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
@@ -16,6 +18,7 @@ from typing import NamedTuple
 from orbitlog.settings.java_keys import ABSENT, COMPUTED, JAVA_KEYS, JavaKey
 from orbitlog.settings.secret_settings import shown_value
 from orbitlog.settings.setting_classes import (
+    ACCESS_SWITCHES,
     BEHAVIOUR,
     HARMLESS_VALUES,
     ORBITLOG_KEYS,
@@ -30,7 +33,12 @@ _NEARLY_THE_SAME = 0.9
 _TLS_PREFIX = "tls."
 _TLS_OFF = frozenset(("false", "disabled", "permissive", ""))
 _UP_TO = "<="
-_PROTECTING_WORDS = ("acl", "auth", "tls", "ssl", "dledger", "dleger", "rocksdb", "replica", "storepath")
+_OFF = _TLS_OFF | {"off", "no", "none", "disable", "0"}
+_PROTECTING_WORDS = ("dledger", "dleger", "rocksdb", "replica", "storepath")
+# Words of access control. `acl` and `cert` count only where a word of the key begins or ends, not in `oracle`.
+_ACCESS_WORDS = re.compile(r"auth|tls|ssl|sasl|password|credential|encrypt|\bacl|acl\b|\bcert")
+_ACCESS_COMPOUNDS = re.compile(r"accesskey|secretkey|keystore|truststore|(?:white|black|allow|deny)list")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 class SettingClass(Enum):
@@ -122,23 +130,34 @@ def _matches(java_type: str, text: str, harmless: str) -> bool:
 def _review_unknown(key: str, text: str, given: str, read_keys: Iterable[str], tables: KeyTables) -> Verdict:
     if key.startswith(_TLS_PREFIX) and text.lower() not in _TLS_OFF:
         return Verdict(
-            SettingClass.SAFETY, f"{given}: TLS is not supported and no {tables.file_name} sets it; remove this line"
+            SettingClass.SAFETY, f"{given}: no TLS setting has this name, so it protects nothing; remove this line"
         )
     protecting = _similar(key, (*tables.protecting, *tables.safety), _NEARLY_THE_SAME, 1)
-    if protecting and not (_is_switch(protecting[0], tables) and is_harmless(protecting[0], text, tables)):
+    if protecting and not _switches_off(protecting[0], text, tables):
         meant = f"write {protecting[0]} instead" if protecting[0] in tables.protecting else f"{protecting[0]} is meant"
         sentence = f"{given}: no {tables.server} reads this key, so it protects nothing; {meant}, or remove this line"
         return Verdict(SettingClass.SAFETY, sentence, protecting[0])
+    if _concerns_access(key) and text.lower() not in _OFF:
+        sentence = f"{given}: no {tables.server} reads this key, so it protects nothing; remove this line"
+        return Verdict(SettingClass.SAFETY, f"{sentence}, or write a key of docs/reference/settings.md")
     similar = _similar(key, (*read_keys, *tables.java_keys), _SIMILAR, 2)
     hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
     ignored = ", Java ignores it as well" if any(word in key.lower() for word in _PROTECTING_WORDS) else ""
     return Verdict(SettingClass.UNKNOWN, f"{given} is unknown{ignored}{hint}")
 
 
-def _is_switch(key: str, tables: KeyTables) -> bool:
-    """Return whether a value of the key can state that nothing is to be protected."""
+def _concerns_access(key: str) -> bool:
+    """Return whether the name of a key contains a word of access control."""
+    words = " ".join(_WORDS.findall(key)).lower()
+    return _ACCESS_WORDS.search(words) is not None or _ACCESS_COMPOUNDS.search(_letters(key)) is not None
+
+
+def _switches_off(key: str, text: str, tables: KeyTables) -> bool:
+    """Return whether a value given under a name like that of a protecting key states that nothing is protected."""
     java_key = tables.java_keys.get(key)
-    return key in tables.safety or (java_key is not None and java_key.type == "boolean")
+    if key in ACCESS_SWITCHES or (java_key is not None and java_key.type == "boolean"):
+        return text.lower() in _OFF  # `yes` is false for Java, but was not written to switch something off
+    return key in tables.safety and is_harmless(key, text, tables)
 
 
 def _similar(key: str, candidates: Iterable[str], cutoff: float, count: int) -> list[str]:

@@ -23,8 +23,8 @@ _STOP_SECONDS = 20.0
 class BrokerProcess(RunningBroker):
     """A `RunningBroker` in a separate process; `kill_broker` kills it with SIGKILL."""
 
-    def __init__(self, store: Path, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(store, settings)
+    def __init__(self, store: Path, settings: Mapping[str, str] | None = None, *, secured: bool = False) -> None:
+        super().__init__(store, settings, secured=secured)
         self._process: subprocess.Popen[bytes] | None = None
         self.log_file = store.with_name(f"{store.name}.log")
 

@@ -25,6 +25,12 @@ def orbitlog_broker(make_orbitlog_broker: MakeBroker) -> RunningBroker:
 
 
 @pytest.fixture
+def orbitlog_secured_broker(make_orbitlog_broker: MakeBroker) -> RunningBroker:
+    """A broker with TLS and access control: clients need `orbitlog_secured_broker.tls` and `.credentials`."""
+    return make_orbitlog_broker(secured=True)
+
+
+@pytest.fixture
 def orbitlog_broker_process(make_orbitlog_broker: MakeBroker) -> BrokerProcess:
     """A broker in a separate process, which can be killed: `orbitlog_broker_process.kill_broker()`."""
     from orbitlog.testing.broker_process import BrokerProcess
@@ -38,19 +44,20 @@ def orbitlog_broker_process(make_orbitlog_broker: MakeBroker) -> BrokerProcess:
 def make_orbitlog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeBroker]:
     """A factory of brokers with settings of broker.conf: `make_orbitlog_broker(defaultTopicQueueNums=2)`.
 
-    `in_process=False` starts the broker in a separate process.
+    `in_process=False` starts the broker in a separate process, `secured=True` one with TLS and access control.
     """
     from orbitlog.testing.broker_process import BrokerProcess
     from orbitlog.testing.running_broker import RunningBroker
 
     with ExitStack() as running:
 
-        def make(*, in_process: bool = True, **settings: object) -> RunningBroker:
+        def make(*, in_process: bool = True, secured: bool = False, **settings: object) -> RunningBroker:
             texts = {
                 name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()
             }
             kind = RunningBroker if in_process else BrokerProcess
-            return running.enter_context(kind(tmp_path_factory.mktemp("orbitlog") / "store", texts))
+            store = tmp_path_factory.mktemp("orbitlog") / "store"
+            return running.enter_context(kind(store, texts, secured=secured))
 
         yield make
 

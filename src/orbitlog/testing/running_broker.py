@@ -15,10 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from orbitlog.access.credentials import Credentials
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import load_broker_settings
 from orbitlog.client.blocking import BlockingRocketMQ
+from orbitlog.client.connection.client_tls import Tls
 from orbitlog.client.connection.connect import ClientContext, connect
 from orbitlog.errors import BrokerRefused, OrbitlogError, RequestTimeout
 from orbitlog.formats import names
@@ -45,12 +47,18 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 class RunningBroker:
     """A name server and a broker; use it in a `with` block, or call `start` and `stop`.
 
-    `settings` are those of broker.conf: `{"defaultTopicQueueNums": "2"}`.
+    `settings` are those of broker.conf: `{"defaultTopicQueueNums": "2"}`. A `secured` one serves TLS only, with access
+    control on; `connect` then uses `tls` and `credentials`, which other clients need as well.
     """
 
-    def __init__(self, store: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, store: Path, settings: Mapping[str, str] | None = None, *, secured: bool = False) -> None:
         self.store = store
+        self.tls: Tls | None = None
+        self.credentials: Credentials | None = None
+        self._tls_texts: dict[str, str] = {}
         self._settings = {**SETTINGS, **(settings or {})}
+        if secured:
+            self._secure()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="orbitlog broker", daemon=True)
         self._name_server: NameServer | None = None
@@ -59,6 +67,13 @@ class RunningBroker:
         self._broker_port = 0
         self._asking = ExitStack()
         self._admin: BlockingRocketMQ | None = None
+
+    def _secure(self) -> None:
+        from orbitlog.testing.secured_settings import CREDENTIALS, access_texts, secured_tls, tls_texts
+
+        self.tls, self.credentials = secured_tls(), CREDENTIALS
+        self._tls_texts = tls_texts()
+        self._settings = {**self._tls_texts, **access_texts(), **self._settings}
 
     # Start and stop
 
@@ -112,7 +127,9 @@ class RunningBroker:
             self._run(name_server.stop())
 
     async def _start_name_server(self) -> None:
-        self._name_server = NameServer(NameServerSettings(bind_address=HOST, listen_port=self._name_server_port))
+        self._name_server = NameServer(
+            NameServerSettings(bind_address=HOST, listen_port=self._name_server_port, tls=self._tls_texts)
+        )
         await self._name_server.start()
         self._name_server_port = self._name_server.address[1]
 
@@ -150,6 +167,8 @@ class RunningBroker:
 
     def connect(self, **options: Any) -> ClientContext:
         """Connect with the Orbitlog client: `with broker.connect() as mq:`, or `async with`."""
+        if self.tls is not None:
+            options = {"tls": self.tls, "credentials": self.credentials, **options}
         return connect(f"rocketmq://{self.address}", **options)
 
     @property
@@ -209,7 +228,8 @@ class RunningBroker:
 
     async def _positions(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """Return the positions that members report; commits reach the broker seconds later."""
-        remoting = RemotingClient()
+        context = None if self.tls is None else self.tls.context()
+        remoting = RemotingClient(sign=None if self.credentials is None else self.credentials.sign, tls=context)
         try:
             header = ConsumerStatusRequest(topic=topic, group=group)
             code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS

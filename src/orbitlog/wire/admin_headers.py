@@ -1,4 +1,4 @@
-"""Headers of administration requests: topics, groups, statistics, offset resets, users.
+"""Headers of administration requests: topics, groups, statistics, offset resets, users, accounts.
 
 Mirrors Java `CreateTopicRequestHeader`, `ResetOffsetRequestHeader`, `GetConsumeStatsRequestHeader` and their kin.
 """
@@ -196,3 +196,39 @@ class ListAclsRequest(Header):
 
     subject_filter: str | None = text("subjectFilter", None)
     resource_filter: str | None = text("resourceFilter", None)
+
+
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class PlainAccountRequest(Header):
+    """Create or change an account of `plain_acl.yml` (50), or name one (51); lists are separated by commas."""
+
+    access_key: str = text("accessKey")
+    secret_key: str | None = text("secretKey", None)
+    white_address: str | None = text("whiteRemoteAddress", None)
+    is_admin: bool = boolean("admin", False)
+    default_topic_permission: str | None = text("defaultTopicPerm", None)
+    default_group_permission: str | None = text("defaultGroupPerm", None)
+    topic_permissions: str | None = text("topicPerms", None)
+    group_permissions: str | None = text("groupPerms", None)
+
+    def __repr__(self) -> str:
+        return f"PlainAccountRequest(access_key={self.access_key!r})"  # never the secret
+
+
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class GlobalWhiteAddressesRequest(Header):
+    """Replace the global white addresses of a file (53); without a file, of the default one."""
+
+    addresses: str = text("globalWhiteAddrs")
+    file: str | None = text("aclFileFullPath", None)
+
+
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class PlainVersionResponse(Header):
+    """The versions of account files (52), as JSON."""
+
+    version: str = text("version")
+    all_versions: str | None = text("allAclFileVersion", None)
+    broker_name: str = text("brokerName")
+    broker_address: str = text("brokerAddr")
+    cluster_name: str = text("clusterName")

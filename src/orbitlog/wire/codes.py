@@ -1,6 +1,6 @@
 """Request codes and response codes. Mirrors Java `RequestCode`, `ResponseCode`, `RemotingSysResponseCode`.
 
-Names are Java's, since users search for them. Codes 50 to 53 exist in 4.x only, codes from 200050 in 5.x only; the
+Names are Java's, since users search for them. Codes 50 to 54 exist in 4.x only, codes from 200050 in 5.x only; the
 response codes 209 to 211 meant failed ACL updates in 4.x.
 """
 
@@ -49,6 +49,7 @@ class RequestCode(IntEnum):
     DELETE_ACL_CONFIG = 51
     GET_BROKER_CLUSTER_ACL_INFO = 52
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = 53
+    GET_BROKER_CLUSTER_ACL_CONFIG = 54
     GET_TIMER_CHECK_POINT = 60
     GET_TIMER_METRICS = 61
     PUT_KV_CONFIG = 100

@@ -15,7 +15,6 @@ import orjson
 from orbitlog.errors import FormatError, WireError
 from orbitlog.formats.java import INT_MAX, INT_MIN, utf8_decode
 from orbitlog.wire.command import LANGUAGES, Command, Serialization
-from orbitlog.wire.loose_text import read_loosely
 
 if TYPE_CHECKING:
     from orbitlog.wire.request_budgets import RequestBudgets
@@ -86,6 +85,8 @@ def _check_widths(*values: int) -> None:
 
 
 def _read_loosely(header: bytes, limits: WireLimits) -> object:
+    from orbitlog.wire.loose_text import read_loosely  # official clients send standard JSON in headers
+
     try:
         return read_loosely(header, bytes_max=LOOSE_HEADER_BYTES_MAX, depth_max=limits.nesting_max)
     except FormatError as error:

@@ -14,6 +14,11 @@ from typing import NamedTuple
 # A request number as JSON writes it. At most 9 digits: fewer than the largest int, so that none is out of range.
 OPAQUE_MARK = b'"opaque":'
 OPAQUE_VALUE = rb"(0|[1-9][0-9]{0,8})"
+# Account and signature of a request; the signature as Base64 without escapes.
+ACCOUNT_FIELD = "AccessKey"
+SIGNATURE_FIELD = "Signature"
+SIGNATURE_MARK = b'"%b":"' % SIGNATURE_FIELD.encode()
+SIGNATURE_VALUE = rb"([A-Za-z0-9+/]{27}=)"
 
 
 class HeaderPattern(NamedTuple):
@@ -21,6 +26,33 @@ class HeaderPattern(NamedTuple):
 
     match: Callable[[bytes], re.Match[bytes] | None]
     groups: tuple[int, ...]
+
+
+MISSES_BEFORE_PATTERN = 32
+
+
+class PatternPace:
+    """Decides when a peer's header is worth a pattern: after some headers that no pattern of the peer matched.
+
+    Compiling a pattern costs as much as decoding fifty headers. So a peer whose patterns rarely match is allowed twice
+    as many misses before the next one. `hits` and `misses` are counted since the last pattern.
+    """
+
+    __slots__ = ("hits", "misses", "misses_allowed")
+
+    def __init__(self) -> None:
+        self.misses_allowed = MISSES_BEFORE_PATTERN
+        self.hits = self.misses = 0
+
+    def is_due(self) -> bool:
+        """Count a header that no pattern matched; return whether it should get one."""
+        self.misses += 1
+        if self.misses < self.misses_allowed:
+            return False
+        is_useful = self.hits >= self.misses
+        self.misses_allowed = MISSES_BEFORE_PATTERN if is_useful else 2 * self.misses_allowed
+        self.hits = self.misses = 0
+        return True
 
 
 def header_pattern(header: bytes, values: Mapping[bytes, bytes]) -> HeaderPattern | None:

@@ -2,7 +2,7 @@
 
 The pulls of one consumer differ in five values and arrive thousands of times a second. The first ones are decoded like
 any request. A pull that is repeated often gets a pattern: a header with the same bytes except for opaque number, queue,
-offsets and flags is decoded by it to the same command, in a third of the time. Every other header is left to
+offsets, flags and signature is decoded by it to the same command, in a third of the time. Every other header is left to
 `decode_json_header`.
 """
 
@@ -15,11 +15,19 @@ from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command, Serialization
 from orbitlog.wire.command_decoding import WireLimits, decode_json_header
 from orbitlog.wire.consume_headers import PullMessageRequest
-from orbitlog.wire.header_patterns import OPAQUE_MARK, OPAQUE_VALUE, HeaderPattern, header_pattern
+from orbitlog.wire.header_patterns import (
+    OPAQUE_MARK,
+    OPAQUE_VALUE,
+    SIGNATURE_FIELD,
+    SIGNATURE_MARK,
+    SIGNATURE_VALUE,
+    HeaderPattern,
+    PatternPace,
+    header_pattern,
+)
 
 _JSON = int(Serialization.JSON)
 _PATTERNS_MAX = 4  # per connection: a consumer needs one for each topic, and most have one busy topic
-_MISSES_BEFORE_PATTERN = 32
 _HEADER_BYTES_MAX = 4096
 
 # The ext fields that differ between pulls, with the maximum number of digits of each; in the order of `command`.
@@ -28,17 +36,18 @@ _VALUES = {
     OPAQUE_MARK: OPAQUE_VALUE,
     **{b'"%b":"' % name.encode(): rb"([0-9]{1,%d})" % digits for name, digits in _FIELD_DIGITS.items()},
 }
+# With access control, the signature of each pull differs as well.
+_SIGNED_VALUES = {**_VALUES, SIGNATURE_MARK: SIGNATURE_VALUE}
 
 
-class RepeatedPulls:
+class RepeatedPulls(PatternPace):
     """The pull patterns of one peer, the most recently used first."""
 
-    __slots__ = ("_hits", "_misses", "_misses_allowed", "_patterns")
+    __slots__ = ("_patterns",)
 
     def __init__(self) -> None:
+        super().__init__()
         self._patterns: list[_PullPattern] = []
-        self._misses_allowed = _MISSES_BEFORE_PATTERN
-        self._hits = self._misses = 0  # since the last pattern was added
 
     def read(self, header: bytes, body: bytes, limits: WireLimits) -> Command | None:
         """Decode the header of a pull; None if no pattern matches it."""
@@ -48,26 +57,14 @@ class RepeatedPulls:
             if match is not None:
                 if index:
                     patterns.insert(0, patterns.pop(index))
-                self._hits += 1
+                self.hits += 1
                 return pattern.command(match, body)
-        self._misses += 1
-        if self._misses >= self._misses_allowed:
-            self._add_pattern(header, limits)
+        if self.is_due():
+            added = _pattern_of(header, limits)
+            if added is not None:
+                patterns.insert(0, added)
+                del patterns[_PATTERNS_MAX:]
         return None
-
-    def _add_pattern(self, header: bytes, limits: WireLimits) -> None:
-        """Add the pattern of this header.
-
-        Compiling a pattern costs as much as decoding fifty pulls. So a peer whose patterns rarely match is allowed
-        twice as many misses before the next one.
-        """
-        is_useful = self._hits >= self._misses
-        self._misses_allowed = _MISSES_BEFORE_PATTERN if is_useful else 2 * self._misses_allowed
-        self._hits = self._misses = 0
-        pattern = _pattern_of(header, limits)
-        if pattern is not None:
-            self._patterns.insert(0, pattern)
-            del self._patterns[_PATTERNS_MAX:]
 
 
 class _PullPattern:
@@ -82,9 +79,11 @@ class _PullPattern:
 
     def command(self, match: re.Match[bytes], body: bytes) -> Command:
         """Return the command of a header that matched."""
-        opaque, queue_id, queue_offset, sys_flag, commit_offset = match.group(*self._groups)
+        opaque, queue_id, queue_offset, sys_flag, commit_offset, *signature = match.group(*self._groups)
         like, pull = self._command, self._header
         ext_fields = like.ext_fields.copy()
+        if signature:
+            ext_fields[SIGNATURE_FIELD] = signature[0].decode()
         ext_fields["queueId"] = queue_id.decode()
         ext_fields["queueOffset"] = queue_offset.decode()
         ext_fields["sysFlag"] = sys_flag.decode()
@@ -130,5 +129,5 @@ def _pattern_of(header: bytes, limits: WireLimits) -> _PullPattern | None:
         return None  # `decode_json_header` reports the error when the request itself is decoded
     if command.code != RequestCode.PULL_MESSAGE:
         return None
-    pattern = header_pattern(header, _VALUES)
+    pattern = header_pattern(header, _SIGNED_VALUES if SIGNATURE_MARK in header else _VALUES)
     return None if pattern is None else _PullPattern(pattern, command, pull)

@@ -14,7 +14,9 @@ from orbitlog.wire.codes import RequestCode as Code
 
 if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
+    from orbitlog.broker.delayed.timed_delivery import TimedDelivery
     from orbitlog.broker.runtime.master_role import MasterRole
+    from orbitlog.broker.slave.slave_role import SlaveRole
 
 ADMIN_CODES = (
     *(Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST, Code.DELETE_TOPIC_IN_BROKER),
@@ -30,10 +32,15 @@ ADMIN_CODES = (
     *(Code.GET_BROKER_CONFIG, Code.UPDATE_BROKER_CONFIG, Code.VIEW_BROKER_STATS_DATA),
     *(Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.DELETE_EXPIRED_COMMITLOG, Code.GET_CONSUMER_RUNNING_INFO),
     *(Code.CONSUME_MESSAGE_DIRECTLY, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS),
-    *(Code.GET_BROKER_HA_STATUS, Code.EXCHANGE_BROKER_HA_INFO),
+    *(Code.GET_BROKER_HA_STATUS, Code.EXCHANGE_BROKER_HA_INFO, Code.GET_TIMER_CHECK_POINT),
 )
 
 USER_CODES = tuple(code for code in Code if Code.AUTH_CREATE_USER <= code <= Code.AUTH_LIST_ACL)
+
+PLAIN_ACCOUNT_CODES = (
+    *(Code.UPDATE_AND_CREATE_ACL_CONFIG, Code.DELETE_ACL_CONFIG, Code.GET_BROKER_CLUSTER_ACL_INFO),
+    *(Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, Code.GET_BROKER_CLUSTER_ACL_CONFIG),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +57,24 @@ class AdminNeeds:
     wake_queue: Callable[[str, int], None]
     delayed: DelayedDelivery
     master: MasterRole
+    timed: TimedDelivery
+    slave: SlaveRole | None = None
+    """None for a master."""
     access: AccessControl | None = None
 
 
-def user_table(access: AccessControl | None) -> dict[int, Handler]:
-    """Return the handlers of users and policies by code, as `LazyHandlers`; none without access control."""
+def account_table(state: BrokerState, access: AccessControl | None) -> dict[int, Handler]:
+    """Return the handlers of users, policies and accounts by code, as `LazyHandlers`; none without access control."""
+    if access is None:
+        return {}
 
     def build() -> Mapping[int, Handler]:
+        from orbitlog.broker.admin.handle_plain_accounts import PlainAccountHandlers
         from orbitlog.broker.admin.handle_users import UserHandlers
 
-        assert access is not None
-        return UserHandlers(access).table
+        return {**UserHandlers(access).table, **PlainAccountHandlers(state, access).table}
 
-    return {} if access is None else LazyHandlers(USER_CODES, build).table
+    return LazyHandlers((*USER_CODES, *PLAIN_ACCOUNT_CODES), build).table
 
 
 def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
@@ -76,13 +88,15 @@ def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
         from orbitlog.broker.admin.handle_runtime import RuntimeHandlers
         from orbitlog.broker.admin.handle_topics import TopicHandlers
 
+        quotas = None if needs.access is None else needs.access.quotas
+        numbers = dict if needs.access is None else needs.access.numbers
         return {
-            **TopicHandlers(state, needs.publish_topics, needs.forget_topics).table,
+            **TopicHandlers(state, needs.publish_topics, needs.forget_topics, quotas).table,
             **GroupHandlers(state, needs.save_groups).table,
             **ProgressHandlers(state, needs.delayed, needs.wake_queue).table,
-            **RuntimeHandlers(state, needs.delayed.delivered_to, needs.delete_expired).table,
+            **RuntimeHandlers(state, needs.delayed.delivered_to, needs.delete_expired, numbers).table,
             **RelayHandlers(state).table,
-            **ReplicationHandlers(state, needs.master).table,
+            **ReplicationHandlers(state, needs).table,
         }
 
-    return {**LazyHandlers(ADMIN_CODES, build).table, **user_table(needs.access)}
+    return {**LazyHandlers(ADMIN_CODES, build).table, **account_table(state, needs.access)}

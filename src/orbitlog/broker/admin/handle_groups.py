@@ -11,9 +11,10 @@ from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.clients import Member
 from orbitlog.errors import FormatError, RequestRefused
-from orbitlog.formats.tables.group_config import GroupConfig
+from orbitlog.formats.tables.group_config import GroupConfig, GroupTable
 from orbitlog.formats.tables.json_records import JsonRecord
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.remoting.whole_tables import WholeTables
 from orbitlog.wire.admin_headers import (
     DeleteGroupRequest,
     GroupForbiddenRequest,
@@ -50,6 +51,7 @@ class GroupHandlers:
     def __init__(self, state: BrokerState, save: Callable[[], Awaitable[None]]) -> None:
         self._state = state
         self._save = save
+        self._tables = WholeTables()
 
     @property
     def table(self) -> Mapping[int, Handler]:
@@ -96,8 +98,12 @@ class GroupHandlers:
             self._state.offsets.forget_group(group)
         return response_to(request, ResponseCode.SUCCESS)
 
-    def configs(self, _: Connection, request: Command) -> Answer:
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(self._state.groups.snapshot()))
+    async def configs(self, _: Connection, request: Command) -> Answer:
+        def copy() -> Callable[[], GroupTable]:
+            table = self._state.groups.snapshot()
+            return lambda: table
+
+        return await self._tables.answer(request, len(self._state.groups.table), copy)
 
     def config(self, _: Connection, request: Command) -> Answer:
         """Return one group, or the defaults of one that its first consumer will create: a proxy asks before that."""

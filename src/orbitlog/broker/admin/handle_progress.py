@@ -11,9 +11,11 @@ from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.formats.tables.offset_tables import ConsumerOffsets
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.remoting.loop_slices import in_slices, sliced
+from orbitlog.remoting.whole_tables import WholeTables
 from orbitlog.settings.limits import STATS_TOPICS
 from orbitlog.wire.admin_headers import (
     BrokerConsumeStatsRequest,
@@ -50,6 +52,7 @@ class ProgressHandlers:
         self._delayed = delayed
         self._wake = wake
         self._statistics = QueueStatistics(state)
+        self._tables = WholeTables()
 
     @property
     def table(self) -> Mapping[int, Handler]:
@@ -104,11 +107,16 @@ class ProgressHandlers:
                 corrected[queue_id] = min(queue_offset, corrected.get(queue_id, queue_offset))
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(CorrectionOffsets(corrected)))
 
-    def all_offsets(self, _: Connection, request: Command) -> Answer:
-        changed = self._state.offsets.is_changed
-        table = self._state.offsets.snapshot()
-        self._state.offsets.is_changed = changed
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(table))
+    async def all_offsets(self, _: Connection, request: Command) -> Answer:
+        offsets = self._state.offsets
+
+        def copy() -> Callable[[], ConsumerOffsets]:
+            changed = offsets.is_changed
+            table = offsets.snapshot()
+            offsets.is_changed = changed
+            return lambda: table
+
+        return await self._tables.answer(request, offsets.queue_count, copy)
 
     def delay_offsets(self, _: Connection, request: Command) -> Answer:
         changed = self._delayed.is_changed

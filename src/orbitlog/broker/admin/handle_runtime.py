@@ -36,8 +36,13 @@ class RuntimeHandlers:
     """Serves the requests of operators about the running broker; `table` lists the codes."""
 
     def __init__(
-        self, state: BrokerState, delayed_to: Callable[[int], int], retain: Callable[[], Awaitable[None]]
+        self,
+        state: BrokerState,
+        delayed_to: Callable[[int], int],
+        retain: Callable[[], Awaitable[None]],
+        access_numbers: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        self._access_numbers = access_numbers
         self._state = state
         self._delayed_to = delayed_to
         self._retain = retain
@@ -57,6 +62,7 @@ class RuntimeHandlers:
 
     def runtime(self, _: Connection, request: Command) -> Answer:
         numbers = runtime_numbers(self._state, self._delayed_to)
+        numbers |= {key: str(value) for key, value in self._access_numbers().items()}
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(KvTable(numbers)))
 
     def settings(self, _: Connection, request: Command) -> Answer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from orbitlog.broker.admin.name_checks import checked_stored_topic, checked_topic
 from orbitlog.broker.admin.queue_statistics import QueueStatistics
@@ -19,6 +20,7 @@ from orbitlog.formats import names
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.remoting.loop_slices import in_slices
+from orbitlog.remoting.whole_tables import WholeTables
 from orbitlog.settings.limits import QUEUES_PER_TOPIC
 from orbitlog.storefiles.store_contents import unsupported_attributes
 from orbitlog.wire.admin_headers import CreateTopicRequest, GetTopicConfigRequest
@@ -28,7 +30,11 @@ from orbitlog.wire.bodies.list_bodies import TopicList
 from orbitlog.wire.bodies.registration_body import TopicWrapper
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.header_patterns import ACCOUNT_FIELD
 from orbitlog.wire.nameserver_headers import TopicRequest
+
+if TYPE_CHECKING:
+    from orbitlog.access.account_quotas import AccountQuotas
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +52,13 @@ class TopicHandlers:
         state: BrokerState,
         save: Callable[[], Awaitable[None]],
         forget: Callable[[Collection[str]], Awaitable[None]],
+        quotas: AccountQuotas | None = None,
     ) -> None:
         self._state = state
+        self._quotas = quotas
         self._save = save
         self._forget = forget
+        self._tables = WholeTables()
 
     @property
     def table(self) -> Mapping[int, Handler]:
@@ -79,6 +88,7 @@ class TopicHandlers:
             _changed_attributes(dict(before.attributes) if before else {}, header.attributes or ""),
         )
         self._check(config)
+        self._admit_new(request, () if before else (config.topic,))
         self._state.topics.put(config)
         await self._save()
         log.info(
@@ -102,11 +112,20 @@ class TopicHandlers:
             self._check(config)
         new = {config.topic for config in configs}.difference(self._state.topics.table)
         self._state.topics.admit(len(self._state.topics.table) + len(new))
+        self._admit_new(request, new)
         for config in configs:
             self._state.topics.put(config)
         await self._save()
         log.info("%d topics created or changed by %s", len(configs), connection.peer)
         return response_to(request, ResponseCode.SUCCESS)
+
+    def _admit_new(self, request: Command, new: Collection[str]) -> None:
+        """Raise `RequestRefused` if new topics exceed the quota of the account that creates them."""
+        if self._quotas is not None:
+            topics = self._state.topics
+            self._quotas.admit_topics(
+                request.ext_fields.get(ACCOUNT_FIELD), new, lambda name: topics.find(name) is not None
+            )
 
     def _check(self, config: TopicConfig) -> None:
         checked_topic(config.topic)
@@ -175,10 +194,12 @@ class TopicHandlers:
 
     # Reading
 
-    def configs(self, _: Connection, request: Command) -> Answer:
-        table = self._state.topics.snapshot()
-        wrapper = TopicWrapper(topics=table.topics, data_version=table.data_version)
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(wrapper))
+    async def configs(self, _: Connection, request: Command) -> Answer:
+        def copy() -> Callable[[], TopicWrapper]:
+            table = self._state.topics.snapshot()
+            return lambda: TopicWrapper(topics=table.topics, data_version=table.data_version)
+
+        return await self._tables.answer(request, len(self._state.topics.table), copy)
 
     def config(self, _: Connection, request: Command) -> Answer:
         config = self._find(GetTopicConfigRequest.from_ext_fields(request.ext_fields).topic)

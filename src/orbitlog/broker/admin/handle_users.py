@@ -58,12 +58,12 @@ class UserHandlers:
     def get_user(self, _: Connection, request: Command) -> Answer:
         header = UserRequest.from_ext_fields(request.ext_fields)
         user = self._access.users.users.get(header.username or "")
-        return _success(request, None if user is None else user.to_json(with_password=False))
+        return _success(request, None if user is None else user.to_json())
 
     def list_users(self, _: Connection, request: Command) -> Answer:
         header = ListUsersRequest.from_ext_fields(request.ext_fields)
         users = self._access.users.find_users(header.filter)
-        return _success(request, [user.to_json(with_password=False) for user in users] or None)
+        return _success(request, [user.to_json() for user in users] or None)
 
     def put_acl(self, _: Connection, request: Command) -> Answer:
         header, fields = AclRequest.from_ext_fields(request.ext_fields), _fields(request)

@@ -98,6 +98,13 @@ class DelayedDelivery:
         copy = message._replace(topic=topic, queue_id=queue_id, version=record_version(topic))
         return self._quarantine.deliver(message, copy)
 
+    def copy_from(self, copied: DelayOffsets) -> None:
+        """Take over the offsets of the master."""
+        if self._offsets != copied.offsets:
+            self._offsets = dict(copied.offsets)
+            self._data_version = copied.data_version
+            self.is_changed = True
+
     def delivered_to(self, level: int) -> int:
         return self._offsets.get(level, 0)
 

@@ -128,6 +128,9 @@ class TimedDelivery:
         key = properties.get(timer_message.DELETE_KEY)
         if key is not None:
             self._taken_back.add(key)
+        else:
+            delay_ms = max(due_ms - message.store_timestamp_ms, 0)
+            self._state.statistics.observers.timer_loaded(properties.get(props.REAL_TOPIC, ""), delay_ms)
         heapq.heappush(self._waiting, (wake_ms, queue_offset))
         self.is_changed = True
 
@@ -169,14 +172,21 @@ class TimedDelivery:
             return self._quarantine.move(message, str(error))
         is_recall = timer_message.DELETE_KEY in properties  # it has the id of the recalled message
         unique_id = properties.get(props.UNIQ_KEY, "")
+        left = self._state.statistics.observers.timer_left
         if not is_recall and timer_message.is_taken_back(self._taken_back, target.topic, unique_id):
+            left(target.topic, False)
             return True
         if wake_ms < due_ms:
-            return self._quarantine.deliver(message, self._rolled_copy(message, properties, due_ms, now_ms))
-        if is_recall:
+            is_done = self._quarantine.deliver(message, self._rolled_copy(message, properties, due_ms, now_ms))
+        elif is_recall:
             self._taken_back.discard(properties[timer_message.DELETE_KEY])
             return True
-        return self._quarantine.deliver(message, *self._delivered_copies(message, properties, target, now_ms))
+        else:
+            copies = self._delivered_copies(message, properties, target, now_ms)
+            is_done = self._quarantine.deliver(message, *copies)
+        if is_done and not is_recall:
+            left(target.topic, wake_ms >= due_ms)
+        return is_done
 
     def _rolled_copy(self, message: Message, properties: dict[str, str], due_ms: int, now_ms: int) -> Message:
         """Return the copy by which a message outlives the retention of its record."""
@@ -217,6 +227,17 @@ class TimedDelivery:
             self._load(queue)
 
     # Inspection and saving
+
+    @property
+    def unloaded(self) -> tuple[int, int]:
+        """Number of records that are not loaded yet, and the queue offset of the first."""
+        queue = self._state.store.queue(names.TIMER_TOPIC, TIMER_QUEUE)
+        return (0 if queue is None else max(queue.max_offset - self._next_to_take, 0)), self._next_to_take
+
+    @property
+    def wake_times_ms(self) -> list[int]:
+        """Times at which the waiting messages are due, in no order."""
+        return [wake_ms for wake_ms, _ in self._waiting]
 
     def waiting(self, limit: int = STEP_MESSAGES_MAX) -> list[WaitingMessage]:
         """Return the messages that are due next."""

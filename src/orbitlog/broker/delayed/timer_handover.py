@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from orbitlog.broker.runtime.broker_settings import TIMER_LOG_BYTES_MIN
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.timer_checkpoint import (
@@ -24,16 +23,6 @@ from orbitlog.formats.derived.timer_checkpoint import (
     TimerCheckpoint,
     decode_timer_checkpoint,
     encode_timer_checkpoint,
-)
-from orbitlog.formats.derived.timer_log import (
-    MAGIC_DEFAULT,
-    MAGIC_DELETE,
-    MAGIC_ROLL,
-    TIMER_LOG_BLANK,
-    TIMER_LOG_FILE_BYTES_DEFAULT,
-    TIMER_UNIT_BYTES,
-    TimerLogUnit,
-    encode_timer_unit,
 )
 from orbitlog.formats.records.timer_message import PRECISION_MS
 from orbitlog.storefiles.disk import Disk, RealDisk
@@ -43,7 +32,6 @@ log = logging.getLogger(__name__)
 # Reading this many records takes some seconds of a stop; with more the files are not written.
 WAITING_MAX = 200_000
 _OLDEST_MS = 3_600_000
-_WINDOW_MS = 2 * 24 * 3600 * 1000
 
 
 class JavaTimer(NamedTuple):
@@ -87,12 +75,14 @@ class TimerHandOver:
 
         `last` is the last message of the timer topic that was loaded.
         """
+        from orbitlog.broker.delayed.timer_log_writer import write_timer_log  # a start writes none
+
         oldest_ms = now_ms - now_ms % PRECISION_MS - _OLDEST_MS
         timers = sorted(timer._replace(slot_ms=max(timer.slot_ms, oldest_ms)) for timer in waiting)
         read_ms = min([now_ms - now_ms % PRECISION_MS, *(timer.slot_ms for timer in timers)])
         if not timers or timers[-1].queue_offset < last.queue_offset:
             timers.append(last._replace(slot_ms=read_ms - 2 * PRECISION_MS, is_roll=False, is_delete=False))
-        end = self._write_log(timers)
+        end = write_timer_log(self._disk, self._root / tree.TIMER_LOG, timers, self._log_bytes)
         before, _ = self.checkpoint()
         checkpoint = replace(
             before or TimerCheckpoint(),
@@ -105,54 +95,3 @@ class TimerHandOver:
         self._disk.make_directory(self._checkpoint_path.parent)
         self._disk.replace_file(self._checkpoint_path, data)
         return crc32(data)
-
-    def _write_log(self, timers: list[JavaTimer]) -> int:
-        """Replace the timer log by one with these messages; return its end offset."""
-        directory = self._root / tree.TIMER_LOG
-        self._disk.make_directory(directory)
-        old = [entry for entry in self._disk.list_directory(directory) if not entry.name.endswith(_NEW)]
-        found_bytes = max((entry.size_bytes for entry in old), default=0)
-        # Java does not load a file whose size differs from its setting.
-        file_bytes = self._log_bytes or found_bytes or TIMER_LOG_FILE_BYTES_DEFAULT
-        units = b"".join(_units(timers))
-        if len(units) + TIMER_LOG_BLANK.size_bytes > file_bytes:
-            file_bytes = TIMER_LOG_FILE_BYTES_DEFAULT
-        path = directory / (tree.offset_file_name(0) + _NEW)
-        self._disk.remove_file(path)
-        file = self._disk.create_file(path, file_bytes)
-        try:
-            file.allocate(0, len(units))
-            file.write(0, units)
-            file.sync()
-        finally:
-            file.close()
-        self._disk.remove_file(self._root / tree.TIMER_WHEEL)
-        for entry in old:
-            self._disk.remove_file(directory / entry.name)
-        self._disk.rename_file(path, tree.offset_file_name(0))
-        self._disk.sync_directory(directory)
-        return len(units)
-
-
-_NEW = ".orbitlog-new"
-assert (WAITING_MAX + 1) * TIMER_UNIT_BYTES + TIMER_LOG_BLANK.size_bytes <= TIMER_LOG_BYTES_MIN
-
-
-def _units(timers: Iterable[JavaTimer]) -> Iterable[bytes]:
-    """Yield the units; the units of a slot form a list from the last to the first."""
-    last_of_slot: dict[int, int] = {}
-    for number, timer in enumerate(timers):
-        written_ms = max(min(timer.stored_ms, timer.slot_ms), timer.slot_ms - _WINDOW_MS)
-        magic = MAGIC_DEFAULT | (MAGIC_ROLL if timer.is_roll else 0) | (MAGIC_DELETE if timer.is_delete else 0)
-        yield encode_timer_unit(
-            TimerLogUnit(
-                previous_log_position=last_of_slot.get(timer.slot_ms),
-                write_time_ms=written_ms,
-                delay_ms=timer.slot_ms - written_ms,
-                physical_offset=timer.physical_offset,
-                record_bytes=timer.size_bytes,
-                real_topic_hash=timer.topic_hash,
-                magic=magic,
-            )
-        )
-        last_of_slot[timer.slot_ms] = number * TIMER_UNIT_BYTES

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from orbitlog.broker.tables.clients import is_valid_sql
 from orbitlog.broker.tables.topics import NowMs
-from orbitlog.filters.bloom_bits import BIT_COUNT, BITS_PER_CONSUMER, bloom_bits
 from orbitlog.formats.tables.group_config import BloomData, FilterData, FilterTable, TopicFilters
 from orbitlog.wire.bodies.heartbeat_bodies import SQL92, SubscriptionData
 
@@ -34,8 +33,7 @@ class GroupFilters:
                 self._filters[topic, group] = _as_found(data, now_ms())
         blooms = [data.bloom for data in self._filters.values() if data.bloom is not None and data.bloom.bit_count > 0]
         # A Java broker reads the table only if every filter has the bit length of its settings: that of the saved ones.
-        self._bit_count = blooms[0].bit_count if blooms else BIT_COUNT
-        self._bits_of_one = len(blooms[0].bit_positions or ()) or BITS_PER_CONSUMER if blooms else BITS_PER_CONSUMER
+        self._saved_bloom = blooms[0] if blooms else None
         self.is_changed = False
 
     def find(self, topic: str, group: str) -> FilterData | None:
@@ -94,7 +92,7 @@ class GroupFilters:
             expression=wanted.expression,
             expression_type=wanted.expression_type,
             born_time_ms=self._now_ms(),
-            bloom=BloomData(self._bit_count, bloom_bits(f"{group}#{wanted.topic}", self._bit_count, self._bits_of_one)),
+            bloom=_bloom_data(f"{group}#{wanted.topic}", self._saved_bloom),
             client_version=wanted.version,
         )
         return True
@@ -116,3 +114,12 @@ def _as_found(data: FilterData, now_ms: int) -> FilterData:
 
 def _is_valid(data: SubscriptionData) -> bool:
     return data.expression_type == SQL92 and is_valid_sql(data.expression)
+
+
+def _bloom_data(text: str, saved: BloomData | None) -> BloomData:
+    """Return the bits of a group in a topic, with the lengths of the saved filters or Java's defaults."""
+    from orbitlog.filters.bloom_bits import BIT_COUNT, BITS_PER_CONSUMER, bloom_bits  # few groups filter by SQL92
+
+    bit_count = saved.bit_count if saved else BIT_COUNT
+    bits_of_one = len(saved.bit_positions or ()) if saved else 0
+    return BloomData(bit_count, bloom_bits(text, bit_count, bits_of_one or BITS_PER_CONSUMER))

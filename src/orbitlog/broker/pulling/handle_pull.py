@@ -11,16 +11,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orbitlog.broker.admin.name_checks import checked_group
 from orbitlog.broker.pulling.held_pulls import HeldPull, HeldPulls
 from orbitlog.broker.pulling.held_requests import HeldOwner
-from orbitlog.broker.pulling.pull_answer import pull_frame
+from orbitlog.broker.pulling.pull_answer import PullHints, pull_frame
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.runtime.replication_settings import OFFSET_CHECK_IN_SLAVE, SLAVE_READ
 from orbitlog.broker.tables.clients import BROADCASTING, Subscription, no_property_filter, parse_subscription
 from orbitlog.errors import OrbitlogError, RequestRefused
+from orbitlog.formats.records.message import RECORD_START
 from orbitlog.formats.tables.group_config import GroupConfig
 from orbitlog.formats.tables.topic_config import PERMISSION_READ, TopicConfig
 from orbitlog.remoting.connection import HELD, Answer, Connection, failure_answer
@@ -59,6 +61,8 @@ class _Pull:
     group: GroupConfig
     topic: TopicConfig
     subscription: Subscription
+    held_ms: int = 0
+    """When it was held, in milliseconds since 1970."""
 
 
 _Read = tuple[ResponseCode, GetResult, bytes]
@@ -74,6 +78,8 @@ class PullHandler:
         self.held: HeldPulls[_Pull] = HeldPulls(
             state.held_requests, per_queue_max=state.limits[limit_keys.HELD_PER_QUEUE]
         )
+        # A slave that lags must not move consumers to its own end: they wait until it has their offset.
+        self._waits_for_master = state.settings.is_slave and not state.settings[OFFSET_CHECK_IN_SLAVE]
         self._woken_pulls: deque[HeldPull[_Pull]] = deque()
         state.held_requests.add_displacer(self._displace)
 
@@ -144,7 +150,16 @@ class PullHandler:
             of_connections.setdefault(pull.connection, []).append(pull)
         reads: _Reads = {}
         for connection, pulls in of_connections.items():
-            connection.respond_all([(pull.request, self._woken(pull, reads)) for pull in pulls])
+            answers = [(pull.request, self._woken(pull, reads)) for pull in pulls]
+            connection.respond_all(answers)
+            if self._state.statistics.observers.is_on:
+                self._report(pulls, answers)
+
+    def _report(self, pulls: list[_Pull], answers: list[tuple[Command, Command | bytes]]) -> None:
+        """Report long polls that were answered to metrics."""
+        now_ms, answered = self._state.now_ms(), self._state.statistics.observers.request_answered
+        for pull, (request, answer) in zip(pulls, answers, strict=True):
+            answered(request.code, answer, (now_ms - pull.held_ms) / 1000, True, 1)
 
     def _woken(self, pull: _Pull, reads: _Reads) -> Command | bytes:
         try:
@@ -181,7 +196,20 @@ class PullHandler:
                 return None
             if code is ResponseCode.PULL_OFFSET_MOVED:
                 _warn_of_move(header, result)
-        return pull_frame(pull.request, code, result, body, (pull.topic.sys_flag, pull.group.sys_flag))
+        suggested = self._suggested_broker(pull.group, result)
+        hints = PullHints(pull.topic.sys_flag, pull.group.sys_flag, suggested)
+        return pull_frame(pull.request, code, result, body, hints)
+
+    def _suggested_broker(self, group: GroupConfig, result: GetResult) -> int:
+        """Return the id of the broker to pull from next: a slave's if the messages are too old to be in memory."""
+        state = self._state
+        if not state.settings[SLAVE_READ]:
+            return 0
+        if result.records:
+            physical_offset: int = RECORD_START.unpack_from(result.records[-1])[2]
+            if state.store.written_to - physical_offset > state.memory_bytes:
+                return group.slow_consume_broker_id
+        return group.broker_id
 
     def _read(self, pull: _Pull, reads: _Reads | None) -> _Read:
         """Return what the pull asks for, from `reads` if another pull read it already."""
@@ -193,7 +221,10 @@ class PullHandler:
             return earlier
         request = ReadRequest(header.queue_offset, count_max, tags_filter, record_filter, state.read_limits)
         result = state.store.get(header.topic, header.queue_id, request)
-        read = _code(result, header), result, b"".join(result.records)
+        code = _code(result, header)
+        if code is ResponseCode.PULL_OFFSET_MOVED and self._waits_for_master:
+            code, result = ResponseCode.PULL_NOT_FOUND, replace(result, next_offset=header.queue_offset)
+        read = code, result, b"".join(result.records)
         if reads is not None:
             reads[key] = read
         return read
@@ -204,7 +235,8 @@ class PullHandler:
         wait_ms = header.suspend_timeout_ms
         if not state.settings[keys.LONG_POLLING]:
             wait_ms = state.settings[keys.SHORT_POLLING_MS]
-        until_ms = state.now_ms() + max(min(wait_ms, _SUSPEND_MS_MAX), 0)
+        pull.held_ms = state.now_ms()
+        until_ms = pull.held_ms + max(min(wait_ms, _SUSPEND_MS_MAX), 0)
         return self.held.hold(
             HeldPull(
                 header.topic,

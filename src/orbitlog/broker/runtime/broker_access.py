@@ -47,11 +47,14 @@ def guard_paths(
     access: AccessControl, store: MessageStore, handler: Handler, fast_path: FastSends
 ) -> tuple[Handler, FastPath]:
     """Return the handler and the fast path of a broker, both guarded."""
+    from orbitlog.access.certificate_sender import named_by_certificate
     from orbitlog.access.guarded_handler import guarded_handler
     from orbitlog.broker.sending.guarded_sends import GuardedSends
+    from orbitlog.remoting.request_dispatch import refuse_later
 
     access.guard.message_topic = lambda physical_offset: topic_at(store, physical_offset)
-    return guarded_handler(access.guard, handler), GuardedSends(access.guard, fast_path)
+    guarded = named_by_certificate(access.guard, guarded_handler(access, handler, refuse_later))
+    return guarded, GuardedSends(access.guard, fast_path)
 
 
 def topic_at(store: MessageStore, physical_offset: int) -> str | None:

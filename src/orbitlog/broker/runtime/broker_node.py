@@ -27,7 +27,7 @@ from orbitlog.broker.runtime.background_loops import BackgroundLoops
 from orbitlog.broker.runtime.broker_access import guard_paths, load_access
 from orbitlog.broker.runtime.broker_opening import OpenStore, clock_ms, open_broker_store, take_broker_state
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
-from orbitlog.broker.runtime.broker_state import BrokerEvents
+from orbitlog.broker.runtime.broker_state import BrokerEvents, BrokerState
 from orbitlog.broker.runtime.dispatch_scheduler import DispatchScheduler
 from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.broker.runtime.listeners import Listeners
@@ -48,15 +48,23 @@ from orbitlog.broker.transactions.transaction_ends import TransactionEnds
 from orbitlog.errors import StoreError
 from orbitlog.formats.tables.offset_tables import DELAY_OFFSET
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
+from orbitlog.observe.metrics_settings import DISABLE, EXPORTER
 from orbitlog.remoting.client import RemotingClient
-from orbitlog.remoting.connection import Address, Handler
+from orbitlog.remoting.connection import Address, FastPath, Handler
 from orbitlog.remoting.request_dispatch import without_administration
+from orbitlog.settings.tls_settings import check_tls
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.storefiles.disk import Disk
 from orbitlog.wire.command import Command
 
 if TYPE_CHECKING:
+    import ssl
+
     from orbitlog.access.access_control import AccessControl
+    from orbitlog.access.account_quotas import AccountQuotas
+    from orbitlog.broker.metrics.broker_meters import BrokerMeters
+    from orbitlog.broker.slave.slave_role import SlaveRole
+    from orbitlog.remoting.tls.server_tls import ServerTls
     from orbitlog.replication.replica_acks import ReplicaAcks
 
 log = logging.getLogger(__name__)
@@ -64,6 +72,7 @@ log = logging.getLogger(__name__)
 _HELD_PULLS_MS = 500
 _POP_MS = 100
 _RELOAD_ACCOUNTS_MS = 5_000
+_RELOAD_CERTIFICATES_MS = 5_000
 _CLIENT_SCAN_MS = 10_000
 _REGISTER_RETRY_MS = 1_000
 _FIRST_SAVE_S = 1.0
@@ -85,18 +94,21 @@ class Broker:
     ) -> None:
         settings = with_listen_address(settings)
         self._access = access or load_access(settings, root)
+        tls, client_tls = _load_tls(settings)
         opened = opened or open_broker_store(settings, root, now_ms=now_ms, progress=progress, disk=disk)
         directory, save_wanted = opened.directory, asyncio.Event()
         events = BrokerEvents(self._message_appended, self._topics_changed, save_soon=save_wanted.set)
         self.state = state = take_broker_state(settings, root, opened, events, now_ms=now_ms)
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
-        self._client = RemotingClient(sign=_signer(self._access))
+        self._client = RemotingClient(sign=_signer(self._access), tls=client_tls)
         self._registration = Registration(state, self._client, lambda: self._master.port)
         writer = MessageWriter(state)
+        meters = _make_meters(state, writer)
+        flush_log = state.store.flush_log if meters is None else meters.timed_flush(state.store.flush_log)
         timer_files = TimerHandOver(root, disk, _timer_log_bytes(settings))
         self._delayed = DelayedDelivery(state, writer, directory.load(DELAY_OFFSET))
         self._timed = TimedDelivery(state, writer, directory.load(TIMER_PROGRESS), timer_files)
-        self._deliveries = DeliveryLoop(self._delayed, self._timed, state.now_ms)
+        deliveries = DeliveryLoop(self._delayed, self._timed, state.now_ms)
         self._pulls = PullHandler(state)
         self._pops = PopConsumption(state, writer, directory, self._client, self._timed.settled_to_ms)
         self._saver = TableSaver(
@@ -108,34 +120,61 @@ class Broker:
             timed=self._timed,
             pops=self._pops,
         )
-        self._maintenance = Maintenance(state, self._disk_thread)
-        self._scheduler = DispatchScheduler(state, self._pulls, self._pops, self._deliveries, self._disk_thread)
+        self._maintenance = Maintenance(state, self._disk_thread, flush_log)
+        self._scheduler = DispatchScheduler(state, self._pulls, self._pops, deliveries, self._disk_thread)
         acks = replica_acks(settings)
-        self._flushes = _make_flush_queue(settings, self._after_flush, state.store.flush_log, acks)
+        self._flushes = _make_flush_queue(settings, self._after_flush, flush_log, acks)
         replicated = self._flushes.send_durable if self._flushes else _nothing
         self._master = MasterRole(state, acks, replicated, admits_local=self._access is None)
         halves = HalfMessages(state, writer)
         ends = TransactionEnds(halves)
         transactions = TransactionHandler(state, halves, ends, self._flushes)
         self._transaction_check = TransactionCheck(state, halves, transactions.can_ask, transactions.ask)
-        self._sends = SendHandler(state, writer, halves, ends, self._flushes)
+        self._sends = SendHandler(state, writer, halves, ends, self._flushes, quotas=_quotas(self._access))
         self._clients = ClientHandlers(state)
+        self._slave = self._make_slave() if settings.is_slave else None
         handlers = HandlerSet(self._sends, transactions, self._pulls, self._clients, self._pops)
         table = {**handlers.table(state, writer, self._flushes), **admin_table(state, self._admin_needs())}
+        if self._slave is not None:
+            from orbitlog.broker.slave.slave_requests import slave_table
+
+            table = slave_table(table)
         if settings.is_exposed and self._access is None and not settings[keys.ALLOW_ANONYMOUS]:
             table = without_administration(table, "broker", settings[keys.BIND_ADDRESS])
         router = RequestRouter(state.topics, self._scheduler, handlers, table, self._publish_topics)
-        self._listeners = self._guarded_listeners(router.serve)
+        self._listeners = self._make_listeners(router.serve, meters, tls)
         self._loops = BackgroundLoops()
 
-    def _guarded_listeners(self, handler: Handler) -> Listeners:
-        """Return the listeners; they pass admitted requests only if access control is on."""
+    def _make_listeners(self, handler: Handler, meters: BrokerMeters | None, tls: ServerTls | None) -> Listeners:
+        """Return the listeners; they pass admitted requests only if access control is on, and measure with metrics."""
         state, fast_path = self.state, self._sends.fast_path
-        if self._access is None:
-            return Listeners(state, handler, fast_path)
-        self._access.create_first_users()
-        self._access.start_audit(state.root / "logs" / "access.log", state.now_ms)
-        return Listeners(state, *guard_paths(self._access, state.store, handler, fast_path), is_guarded=True)
+        paths: tuple[Handler, FastPath] = handler, fast_path
+        if self._access is not None:
+            self._access.create_first_users()
+            self._access.start_audit(state.root / "logs" / "access.log", state.now_ms)
+            paths = guard_paths(self._access, state.store, handler, fast_path)
+        if meters is None:
+            return Listeners(state, *paths, is_guarded=self._access is not None, tls=tls)
+        from orbitlog.broker.metrics.broker_meters import MeteredParts
+
+        paths = meters.metered(*paths, waits=self._flushes is not None)
+        listeners = Listeners(state, *paths, is_guarded=self._access is not None, tls=tls)
+        consumption = (self._timed, self._pulls, self._pops)
+        meters.observe(
+            MeteredParts(*consumption, self._flushes, self._master, self._registration, self._access), listeners
+        )
+        listeners.meters = meters
+        return listeners
+
+    def _make_slave(self) -> SlaveRole:
+        """Return the role of a slave; most brokers have none, so it is imported here."""
+        from orbitlog.broker.slave.slave_role import SlaveRole
+        from orbitlog.broker.slave.table_sync import CopiedTables, TableSync
+
+        tables = CopiedTables(self._delayed, self._pops.modes, self._saver.forget_topics, self._saver.save_file)
+        slave = SlaveRole(self.state, self._client, TableSync(self.state, self._client, tables))
+        self._registration.answered = slave.found_master
+        return slave
 
     # Life cycle
 
@@ -167,7 +206,8 @@ class Broker:
         await self._master.stop()
         await self._registration.close()
         await self._client.close()
-        await self._hand_over()
+        if self._slave is None:
+            await self._hand_over()
         await self._saver.close()
         if self._access is not None:
             self._access.close()
@@ -196,6 +236,11 @@ class Broker:
     def address(self) -> Address:
         """Host and port that the broker listens on; it must have been started."""
         return self._listeners.address
+
+    @property
+    def meters(self) -> BrokerMeters | None:
+        """Metrics and the address of their port; None if they are off."""
+        return self._listeners.meters
 
     def hand_over_dispatch(self) -> None:
         """Let an engine in another process dispatch from now on, and follow it."""
@@ -247,13 +292,14 @@ class Broker:
             delayed=self._delayed,
             access=self._access,
             master=self._master,
+            timed=self._timed,
+            slave=self._slave,
         )
 
     def _start_loops(self) -> None:
         state, settings, loops = self.state, self.state.settings, self._loops
         saver, registration = self._saver, self._registration
         loops.every("check of held pulls", lambda: _HELD_PULLS_MS, lambda: self._pulls.tick(state.now_ms()))
-        loops.every("check of POP requests", lambda: _POP_MS, lambda: self._pops.tick(state.now_ms()))
         loops.every("client scan", lambda: _CLIENT_SCAN_MS, lambda: self._clients.scan(state.now_ms()))
         loops.every("saving of offsets", lambda: settings[keys.OFFSET_SAVE_INTERVAL_MS], saver.save_offsets)
         loops.every("saving of delay offsets", lambda: settings[keys.DELAY_SAVE_INTERVAL_MS], saver.save_delays)
@@ -261,16 +307,31 @@ class Broker:
         loops.every("registration", lambda: settings[keys.REGISTER_INTERVAL_MS], registration.register)
         loops.every("registration after a lost connection", lambda: _REGISTER_RETRY_MS, registration.register_lost)
         loops.whenever("registration of changed topics", registration.changed, registration.announce)
-        loops.every("transaction check", lambda: settings[keys.TRANSACTION_CHECK_INTERVAL_MS], self._check_transactions)
         if self._access is not None:
             loops.every("reload of accounts", lambda: _RELOAD_ACCOUNTS_MS, self._reload_accounts)
-        loops.run("delivery of scheduled messages", self._deliveries.run_once)
+        if self._listeners.tls is not None:
+            loops.every("reload of certificates", lambda: _RELOAD_CERTIFICATES_MS, self._reload_certificates)
+        if self._slave is None:
+            self._start_deliveries()
+        else:
+            self._slave.start(loops)
         if settings[keys.DISPATCH_ENGINE] != "inline":
             self._scheduler.start_following(loops)
+
+    def _start_deliveries(self) -> None:
+        """Start the loops that append messages, which only a master does."""
+        state, settings, loops = self.state, self.state.settings, self._loops
+        loops.every("check of POP requests", lambda: _POP_MS, lambda: self._pops.tick(state.now_ms()))
+        loops.every("transaction check", lambda: settings[keys.TRANSACTION_CHECK_INTERVAL_MS], self._check_transactions)
+        loops.run("delivery of scheduled messages", self._scheduler.deliveries.run_once)
 
     def _reload_accounts(self) -> None:
         if self._access is not None:
             self._access.reload()
+
+    def _reload_certificates(self) -> None:
+        if self._listeners.tls is not None:
+            self._listeners.tls.reload()
 
     def _check_transactions(self) -> None:
         self._transaction_check.check_once(self.state.now_ms())
@@ -280,6 +341,10 @@ def _signer(access: AccessControl | None) -> Callable[[Command], None] | None:
     """Return the call that signs requests to name servers and other brokers, if credentials are set."""
     credentials = None if access is None else access.inner_credentials
     return None if credentials is None else credentials.sign
+
+
+def _quotas(access: AccessControl | None) -> AccountQuotas | None:
+    return None if access is None else access.quotas
 
 
 def _make_flush_queue(
@@ -294,8 +359,27 @@ def _make_flush_queue(
     return FlushQueue(flush if flushes else None, flushed, timeout_ms, acks)
 
 
+def _make_meters(state: BrokerState, writer: MessageWriter) -> BrokerMeters | None:
+    """Return the meters of a broker with metrics, and let them count what it stores; None without metrics."""
+    if state.settings[EXPORTER] == DISABLE:
+        return None
+    from orbitlog.broker.metrics.broker_meters import BrokerMeters  # which most brokers do not need
+
+    return BrokerMeters(state, writer)
+
+
 def _nothing() -> None:
     pass
+
+
+def _load_tls(settings: BrokerSettings) -> tuple[ServerTls | None, ssl.SSLContext | None]:
+    """Return TLS of the ports and of connections to other servers, each None if it is off."""
+    options = check_tls(settings.texts)
+    if options is None:
+        return None, None
+    from orbitlog.remoting.tls.tls_loading import load_client_tls, load_server_tls
+
+    return load_server_tls(options), load_client_tls(options)
 
 
 def _timer_log_bytes(settings: BrokerSettings) -> int | None:

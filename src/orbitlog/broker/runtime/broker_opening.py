@@ -132,4 +132,5 @@ def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConf
         sync_flush_timeout_ms=settings[keys.FLUSH_TIMEOUT_MS],
         message_bytes_max=_MESSAGE_BYTES_MAX,
         dispatch_engine=settings[keys.DISPATCH_ENGINE],
+        is_replica=settings.is_slave,
     )

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbitlog.access.access_settings import ACCESS_SETTINGS
-from orbitlog.broker.runtime.replication_settings import REPLICATION_SETTINGS
+from orbitlog.broker.runtime.replication_settings import BROKER_ROLE, REPLICATION_SETTINGS, SLAVE
 from orbitlog.errors import FormatError
-from orbitlog.formats.derived.timer_log import TIMER_LOG_FILE_BYTES_DEFAULT
 from orbitlog.formats.names import check_topic
+from orbitlog.observe.metrics_settings import METRICS_SETTINGS
 from orbitlog.settings import store_settings
 from orbitlog.settings.limits import BROKER_LIMITS, Limits
 from orbitlog.settings.listen_exposure import is_exposed
@@ -29,6 +29,7 @@ from orbitlog.settings.runtime_keys import RUNTIME_KEYS, check_range
 from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
 from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.settings.tls_settings import TLS_SETTINGS, USE_TLS
 
 if TYPE_CHECKING:
     from orbitlog.settings.setting_review import SettingClass
@@ -61,7 +62,13 @@ def _name(text: str) -> str:
         raise ValueError(f"is not a valid name: {error.problem}") from None
 
 
+def _without_brackets(text: str) -> str:
+    """Return an IPv6 address without the brackets in which Java's brokers have their own."""
+    return text[1:-1] if text.startswith("[") and text.endswith("]") and ":" in text else text
+
+
 def _address(text: str) -> str:
+    text = _without_brackets(text)
     if text:
         try:
             ipaddress.ip_address(text)
@@ -75,6 +82,7 @@ _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?"
 
 def _advertised(text: str) -> str:
     """Accept an IP address or a host name, as Java does."""
+    text = _without_brackets(text)
     try:
         address = ipaddress.ip_address(text) if text else None
     except ValueError:
@@ -84,12 +92,6 @@ def _advertised(text: str) -> str:
     if address is not None and (address.is_unspecified or address.is_multicast):
         raise ValueError("is not an address that clients can connect to")
     return text
-
-
-def _master_id(text: str) -> int:
-    if not text.isdecimal() or int(text):
-        raise ValueError("is the id of a slave, which Orbitlog does not run yet; set brokerId=0")
-    return 0
 
 
 def _key_list(text: str) -> tuple[str, ...]:
@@ -126,7 +128,7 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
 
 CLUSTER_NAME = Setting("brokerClusterName", _name, "DefaultCluster", "name of the cluster")
 BROKER_NAME = Setting("brokerName", _name, "broker-a", "name of the broker within its cluster")
-BROKER_ID = Setting("brokerId", _master_id, 0, "0, a master; any other id is that of a slave, and refused")
+BROKER_ID = Setting("brokerId", number_between(0, 2**31 - 1), 0, "0, a master; any other id is that of a slave")
 NAME_SERVERS: Setting[tuple[str, ...]] = Setting(
     "namesrvAddr",
     parse_name_servers,
@@ -260,7 +262,7 @@ TIMER_MAX_DELAY_S = Setting(
 TIMER_LOG_BYTES = Setting(
     "mappedFileSizeTimerLog",
     number_between(TIMER_LOG_BYTES_MIN),
-    TIMER_LOG_FILE_BYTES_DEFAULT,
+    100 * 1024 * 1024,
     "bytes of the timer log written for Apache's broker; without it, the size of the existing file",
 )
 RECALL_ENABLED = Setting(
@@ -397,8 +399,10 @@ _ALL: tuple[Setting[Any], ...] = (
     BLOCKED_KEYS,
     *BROKER_LIMITS,
     *REPLICATION_SETTINGS,
+    USE_TLS,
+    *METRICS_SETTINGS,
 )
-BROKER_SETTINGS = {**{setting.key: setting for setting in _ALL}, **ACCESS_SETTINGS}
+BROKER_SETTINGS = {**{setting.key: setting for setting in _ALL}, **ACCESS_SETTINGS, **TLS_SETTINGS}
 _KNOWN: dict[str, Setting[Any]] = {**store_settings.SETTINGS, **BROKER_SETTINGS}
 
 assert _KNOWN.keys() >= RUNTIME_KEYS, "every run-time key is a setting"
@@ -449,6 +453,16 @@ class BrokerSettings:
         return Limits({limit.key: self[limit] for limit in BROKER_LIMITS})
 
     @property
+    def is_slave(self) -> bool:
+        """Return whether the broker copies a master; raise a `SettingError` if id and role contradict each other."""
+        is_slave = self[BROKER_ROLE] == SLAVE
+        if is_slave != bool(self[BROKER_ID]):
+            role, number = f"brokerRole={self[BROKER_ROLE]}", f"brokerId={self[BROKER_ID]}"
+            wanted = f"{role} needs a brokerId above 0" if is_slave else f"{number} needs brokerRole=SLAVE"
+            raise SettingError(f"{wanted} ({role} and {number} are set): a slave has an id above 0, a master has 0")
+        return is_slave
+
+    @property
     def flushes_before_answer(self) -> bool:
         return self[FLUSH_TYPE] == "SYNC_FLUSH"
 
@@ -489,7 +503,8 @@ def load_broker_settings(
 ) -> BrokerSettings:
     """Read the properties file, the environment, `key=value` texts and a command's own options; the last source wins.
 
-    Raise a `SettingError` for an invalid value and for an unsupported setting that protects data or access.
+    Raise a `SettingError` for an invalid value, for a role and an id that contradict each other, and for an unsupported
+    setting that protects data or access.
     """
     texts: dict[str, str] = {}
     others: dict[str, tuple[str, str]] = {}
@@ -506,7 +521,9 @@ def load_broker_settings(
                 texts[key] = text
             else:
                 others[key] = text, source
-    return BrokerSettings(texts, _reviewed(others, texts), config_path)
+    settings = BrokerSettings(texts, _reviewed(others, texts), config_path)
+    _ = settings.is_slave  # raises if role and id contradict each other
+    return settings
 
 
 _ADDRESS_SERVER = "fetchNamesrvAddrByAddressServer"

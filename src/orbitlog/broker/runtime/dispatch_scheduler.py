@@ -48,7 +48,7 @@ class DispatchScheduler:
         self._store = state.store
         self._pulls = pulls
         self._pops = pops
-        self._deliveries = deliveries
+        self.deliveries = deliveries
         self._disk_thread = disk_thread
         self._read_ahead_thread = ThreadPoolExecutor(1, "orbitlog-fetch")
         self._pace = DispatchPace()
@@ -125,7 +125,7 @@ class DispatchScheduler:
         if arrivals:
             self._pulls.wake(arrivals)
             self._pops.wake(arrivals)
-            self._deliveries.wake(arrivals)
+            self.deliveries.wake(arrivals)
         if store.dispatched_to < store.confirmed_to and (arrivals or store.is_dispatch_inline):
             self.plan(soon=True)  # more than one step was left
 

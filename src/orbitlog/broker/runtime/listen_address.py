@@ -17,16 +17,19 @@ from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.settings.setting import SettingError
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - named in a sentence
+_EVERYWHERE_IPV6 = "::"
 
 
 def with_listen_address(settings: BrokerSettings) -> BrokerSettings:
     """Return the settings with `bindAddress` set to the address of `brokerIP1`, unless it was given.
 
-    Raise a `SettingError` if `brokerIP1` is not an address of this machine or a host name without address, and if a
-    loopback address would be registered with a name server that is not on loopback.
+    Raise a `SettingError` if `brokerIP1` is not an address of this machine or a host name without address, if it is an
+    IPv6 address and `bindAddress` one of IPv4, and if a loopback address would be registered with a name server that is
+    not on loopback.
     """
     advertised = settings[keys.ADVERTISED_ADDRESS]
     if keys.BIND_ADDRESS.key in settings.texts:
+        _refuse_other_family(settings)
         return settings
     if not advertised:
         _refuse_public_name_servers(settings)
@@ -36,8 +39,25 @@ def with_listen_address(settings: BrokerSettings) -> BrokerSettings:
             return settings.with_texts({keys.BIND_ADDRESS.key: address})
     raise SettingError(
         f"brokerIP1={advertised} is not an address of this machine and bindAddress is not given, so clients could not"
-        f" connect; add bindAddress={_EVERYWHERE} to listen on every address of the machine"
+        f" connect; add bindAddress={_everywhere(advertised)} to listen on every address of the machine"
     )
+
+
+def _everywhere(advertised: str) -> str:
+    return _EVERYWHERE_IPV6 if ":" in advertised else _EVERYWHERE
+
+
+def _refuse_other_family(settings: BrokerSettings) -> None:
+    """Raise a `SettingError` if `brokerIP1` has IPv6 addresses only and the broker listens on IPv4 only.
+
+    Java's broker listens on both with 0.0.0.0, the default of 5.x.
+    """
+    advertised, bound = settings[keys.ADVERTISED_ADDRESS], settings[keys.BIND_ADDRESS]
+    if ":" in advertised and ":" not in bound:
+        raise SettingError(
+            f"brokerIP1={advertised} is an IPv6 address and bindAddress={bound or _EVERYWHERE} listens on IPv4 only, so"
+            f" clients could not connect; set bindAddress={_EVERYWHERE_IPV6}, or remove it to listen on brokerIP1"
+        )
 
 
 def _refuse_public_name_servers(settings: BrokerSettings) -> None:
@@ -83,7 +103,7 @@ def contradiction(settings: BrokerSettings, addresses: Iterable[str]) -> str | N
     bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or _EVERYWHERE)
     if not bound.is_loopback or advertised == str(bound):
         return None
-    add = f"set bindAddress={_EVERYWHERE} to listen on every address of the machine"
+    add = f"set bindAddress={_everywhere(advertised)} to listen on every address of the machine"
     if any(not ipaddress.ip_address(address).is_loopback for address in addresses):
         where = f"brokerIP1={advertised} unless this machine forwards it"
         return f"bindAddress={bound} is loopback: clients cannot connect to {where}; {add}"

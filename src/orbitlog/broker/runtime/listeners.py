@@ -6,14 +6,20 @@ import ipaddress
 import logging
 import os
 from functools import partial
+from typing import TYPE_CHECKING
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.listen_address import contradiction
 from orbitlog.remoting.connection import Address, FastPath, Handler
 from orbitlog.remoting.guarded_limits import guarded_limits
+from orbitlog.remoting.memory_budget import MemoryBudget
 from orbitlog.remoting.request_dispatch import warn_of_open_access
 from orbitlog.remoting.server import RemotingServer
+
+if TYPE_CHECKING:
+    from orbitlog.broker.metrics.broker_meters import BrokerMeters
+    from orbitlog.remoting.tls.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -24,40 +30,63 @@ _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 class Listeners:
     """The servers of one broker, which share their handler."""
 
-    def __init__(self, state: BrokerState, handler: Handler, fast_path: FastPath, *, is_guarded: bool = False) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        handler: Handler,
+        fast_path: FastPath,
+        *,
+        is_guarded: bool = False,
+        tls: ServerTls | None = None,
+    ) -> None:
         self._state = state
+        self.tls = tls
         self._is_guarded = is_guarded
         settings = state.settings
+        limits = guarded_limits(
+            state.limits,
+            connections=settings[keys.CONNECTIONS_MAX],
+            message_bytes=partial(settings.__getitem__, keys.MESSAGE_BYTES),
+        )
         self._make_server = partial(
             RemotingServer,
             handler,
             host=settings[keys.BIND_ADDRESS],
-            limits=guarded_limits(
-                state.limits,
-                connections=settings[keys.CONNECTIONS_MAX],
-                message_bytes=partial(settings.__getitem__, keys.MESSAGE_BYTES),
-            ),
+            limits=limits,
             fast_path=fast_path,
             counters=state.limits,
+            memory=MemoryBudget(limits.memory, state.limits),
+            tls=tls,
         )
         self.main = self._make_server(port=settings[keys.LISTEN_PORT])
         self._vip: RemotingServer | None = None
+        self.meters: BrokerMeters | None = None
+        """Metrics and their port, if they are on; the broker sets it."""
 
     @property
     def address(self) -> Address:
         """Host and port of the main listener; it must have been started."""
         return self.main.address
 
+    @property
+    def connection_count(self) -> int:
+        """Open connections of both ports."""
+        return len(self.main.connections) + (len(self._vip.connections) if self._vip is not None else 0)
+
     async def start(self) -> None:
         """Listen; raise an `OSError` if the port is taken. A VIP port that is taken is only logged."""
         await self.main.start()
         await self._start_vip()
+        if self.meters is not None:
+            await self.meters.start()
 
     async def stop(self) -> None:
-        """Close both listeners after the requests taken so far have been answered."""
+        """Close all listeners after the requests taken so far have been answered."""
         await self.main.stop()
         if self._vip is not None:
             await self._vip.stop()
+        if self.meters is not None:
+            await self.meters.stop()
 
     async def _start_vip(self) -> None:
         """Listen two ports below: clients before 4.5 send there, and nowhere else."""

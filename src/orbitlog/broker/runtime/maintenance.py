@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.background_loops import BackgroundLoops
 from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.runtime.condition_log import ConditionLog
 from orbitlog.broker.runtime.group_commit import FlushRule
 from orbitlog.broker.tables.statistics import SAMPLE_MS
 
@@ -25,13 +27,15 @@ _DERIVED_FLUSH_MS = 1_000
 _RETENTION_MS = 10_000
 _PREPARE_MS = 1_000
 _DAMAGE_MS = 10_000
+_CONDITIONS_MS = 1_000
 
 
 class Maintenance:
     """The regular work on one broker's store."""
 
-    def __init__(self, state: BrokerState, disk_thread: Executor) -> None:
+    def __init__(self, state: BrokerState, disk_thread: Executor, flush_log: Callable[[], int]) -> None:
         self._state = state
+        self._sync_log = flush_log
         self._disk_thread = disk_thread
         # Retention deletes derived files in the event loop's thread, and a flush walks them in the disk thread: without
         # the lock a flush could sync a file that was closed under it.
@@ -39,6 +43,7 @@ class Maintenance:
         self._log_flushed_ms = self._derived_flushed_ms = state.now_ms()
         self._derived_flushed_to = state.store.dispatched_to
         self._reported_damage = 0
+        self._conditions = ConditionLog(state)
 
     def start(self, loops: BackgroundLoops) -> None:
         """Report the damage found at opening, and start the loops."""
@@ -50,6 +55,7 @@ class Maintenance:
         loops.every("preparation of the next segment", lambda: _PREPARE_MS, self._prepare_segment)
         loops.every("statistics", lambda: SAMPLE_MS, self._sample_statistics)
         loops.every("damage report", lambda: _DAMAGE_MS, self._report_damage)
+        loops.every("report of conditions", lambda: _CONDITIONS_MS, self._conditions.check)
 
     async def delete_expired(self) -> None:
         """Delete one round of expired segments and the derived files that point into them."""
@@ -66,7 +72,7 @@ class Maintenance:
         )
         since_ms = now_ms - self._log_flushed_ms
         if rule.is_due(written_to=store.written_to, flushed_to=store.flushed_to, since_flush_ms=since_ms):
-            await asyncio.get_running_loop().run_in_executor(self._disk_thread, store.flush_log)
+            await asyncio.get_running_loop().run_in_executor(self._disk_thread, self._sync_log)
             self._log_flushed_ms = state.now_ms()
 
     async def _flush_derived(self) -> None:

@@ -35,6 +35,7 @@ from orbitlog.wire.nameserver_headers import (
     QueryDataVersionRequest,
     QueryDataVersionResponse,
     RegisterBrokerRequest,
+    RegisterBrokerResponse,
     UnregisterBrokerRequest,
 )
 
@@ -72,6 +73,13 @@ class Registration:
         self._part_number = 0
         self._announcements = CoalescedCall(self.register)
         self.changed = asyncio.Event()
+        self.answered: Callable[[RegisterBrokerResponse], None] | None = None
+        """Called with the answers of name servers: they name a slave's master."""
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether a name server has accepted the last registration."""
+        return bool(self._known_to)
 
     async def register(self) -> None:
         """Register with all name servers concurrently."""
@@ -124,7 +132,7 @@ class Registration:
         if view is None or view.connection is None or self._client.open_connection(address) is not view.connection:
             view = None
         changed = None if view is None else topics.changed_since(view.version)
-        if view is not None and view.version == version:
+        if view is not None and view.version == version and self.answered is None:
             if await self._is_current(address, header, version):
                 return header.broker_address
             changed = None
@@ -170,6 +178,8 @@ class Registration:
         answer = await self._client.invoke(address, request, settings[keys.REGISTER_TIMEOUT_MS] / 1000)
         if answer.code != ResponseCode.SUCCESS:
             raise _Refused(f"{answer.remark} (code {answer.code})")
+        if self.answered is not None:
+            self.answered(RegisterBrokerResponse.from_ext_fields(answer.ext_fields))
 
     async def _is_current(self, address: str, header: RegisterBrokerRequest, version: DataVersion) -> bool:
         """Return whether a name server still has this version; the request is a sign of life as well."""
@@ -236,4 +246,4 @@ def _survives_compression(topic: TopicConfig) -> bool:
 
 
 def _joined(ip: str, port: int) -> str:
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+    return f"[{ip}]:{port}" if ":" in ip and not ip.startswith("[") else f"{ip}:{port}"

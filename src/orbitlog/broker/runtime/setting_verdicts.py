@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from orbitlog.broker.runtime.broker_settings import BROKER_SETTINGS, NAME_SERVERS, STORE_ROOT, load_broker_settings
+from orbitlog.broker.runtime.broker_settings import (
+    BROKER_ID,
+    BROKER_SETTINGS,
+    NAME_SERVERS,
+    STORE_ROOT,
+    load_broker_settings,
+)
+from orbitlog.broker.runtime.replication_settings import BROKER_ROLE
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.store_settings import SETTINGS
 
 READ, WRONG, REFUSED = "set", "wrong", "refused"
 _SOURCE = " from the command line"
+_ROLE_KEYS = (BROKER_ROLE.key, BROKER_ID.key)
 
 
 class SettingVerdict(NamedTuple):
@@ -30,11 +38,12 @@ def judge_settings(texts: Mapping[str, str], source: str = "") -> Iterator[Setti
 
 
 def _judged(key: str, texts: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return the finding on one key, beside the two others that a verdict may depend on."""
+    """Return the finding on one key, beside the others that a verdict may depend on."""
     is_read = key in SETTINGS or key in BROKER_SETTINGS
-    beside = () if is_read else (STORE_ROOT.key, NAME_SERVERS.key)
+    beside = _ROLE_KEYS if key in _ROLE_KEYS else () if is_read else (STORE_ROOT.key, NAME_SERVERS.key)
+    names = dict.fromkeys((*beside, key))
     try:
-        settings = load_broker_settings(None, [f"{name}={texts[name]}" for name in (*beside, key) if name in texts], {})
+        settings = load_broker_settings(None, [f"{name}={texts[name]}" for name in names if name in texts], {})
     except SettingError as error:
         return (WRONG if is_read else REFUSED), str(error)
     if not settings.complaints:

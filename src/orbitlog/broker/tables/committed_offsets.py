@@ -115,6 +115,11 @@ class CommittedOffsets:
     def keys(self) -> Iterable[TopicGroup]:
         return list(self._offsets)
 
+    @property
+    def queue_count(self) -> int:
+        """Number of queues with an offset, of all groups."""
+        return sum(map(len, self._offsets.values()))
+
     def clone(self, topic: str, source: str, target: str) -> bool:
         """Copy the offsets of one group to another; return False if the first has committed none."""
         queues = self._offsets.get(TopicGroup(topic, source))
@@ -124,6 +129,15 @@ class CommittedOffsets:
         self._offsets[TopicGroup(topic, target)] = dict(queues)
         self.is_changed = True
         return True
+
+    def copy_from(self, copied: ConsumerOffsets) -> None:
+        """Take over the offsets of the master; offsets of groups and topics that it does not have stay, as in Java."""
+        for key, queues in copied.offsets.items():
+            if self._offsets.get(key) != queues:
+                self._queues_of(key)
+                self._offsets[key] = dict(queues)
+                self.is_changed = True
+        self._pulled.update((key, dict(queues)) for key, queues in copied.pull_offsets.items())
 
     def forget_group(self, group: str) -> None:
         self._forget([TopicGroup(topic, group) for topic in self.topics_of(group)])

@@ -65,6 +65,13 @@ class Groups:
         self._bump()
         return True
 
+    def copy_from(self, copied: GroupTable) -> None:
+        """Take over the table of the master, with its data version."""
+        self._groups = dict(copied.groups)
+        self._forbidden = {group: dict(topics) for group, topics in copied.forbidden.items()}
+        self.data_version = copied.data_version
+        self._changed()
+
     def may_read(self, group: str, topic: str) -> bool:
         """Return whether the group may read the topic: an operator can forbid it."""
         return not self._forbidden.get(group, {}).get(topic, 0) & _READ_BIT

@@ -7,7 +7,10 @@ pass the time.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from orbitlog.broker.tables.observers import Observers
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
@@ -21,7 +24,7 @@ SAMPLE_MS = 10_000
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 # Sampling interval of each window: a window keeps a few hundred samples at most.
 _STEPS = ((_MINUTE_MS, SAMPLE_MS), (_HOUR_MS, 10 * 60_000), (_DAY_MS, _HOUR_MS))
-_KEYS_MAX = 100_000
+KEYS_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class Statistics:
         self.put_bytes = 0
         self.put_today = DayTotals()
         self.get_today = DayTotals()
+        self.observers = Observers()
 
     def add(self, name: str, key: str, amount: int) -> None:
         """Count something."""
@@ -100,7 +104,7 @@ class Statistics:
         counter = self._counters.get((name, key))
         if counter is None:
             counter = Counter()
-            if len(self._counters) < _KEYS_MAX:  # names come from clients; those past the limit are not counted
+            if len(self._counters) < KEYS_MAX:  # names come from clients; those past the limit are not counted
                 self._counters[name, key] = counter
         return counter
 
@@ -134,11 +138,16 @@ class Statistics:
         if counters is None:
             key = f"{topic}@{group}"
             counters = self._counter(GROUP_GET_NUMS, key), self._counter(GROUP_GET_SIZE, key)
-            if len(self._get_counters) < _KEYS_MAX:
+            if len(self._get_counters) < KEYS_MAX:
                 self._get_counters[topic, group] = counters
         messages, size = counters
         messages.add(count)
         size.add(size_bytes)
+
+    @property
+    def delivered(self) -> Mapping[tuple[str, str], tuple[Counter, Counter]]:
+        """Messages and bytes delivered since the start, by topic and group."""
+        return self._get_counters
 
     def sample(self, now_ms: int, local_day: int) -> None:
         for counter in (self.put_messages, self.get_messages, self.get_requests_found, self.get_requests_missed):

@@ -150,6 +150,10 @@ class TableSaver:
             if not is_saved:
                 table.is_changed = True  # the next save retries
 
+    async def save_file(self, name: str, content: bytes) -> None:
+        """Replace a file of the config directory; return when it is synced."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._directory.write, name, content)
+
     async def close(self) -> None:
         """Save all tables a last time; failures of the offsets are logged, those of topics and groups raised."""
         await self.save_tables()

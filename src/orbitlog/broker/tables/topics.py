@@ -159,6 +159,16 @@ class Topics:
             self.data_version = next_version(self.data_version, self._now_ms())
             self._journal_start = self.data_version.counter
 
+    def copy_from(self, copied: TopicTable) -> set[str]:
+        """Take over the table of the master, with its data version; return the topics that it does not have."""
+        deleted = self._topics.keys() - copied.topics.keys()
+        self._topics = dict(copied.topics)
+        self.data_version = copied.data_version
+        self._journal.clear()
+        self._journal_start = copied.data_version.counter
+        self._changed()
+        return deleted
+
     def is_system(self, topic: str, settings: BrokerSettings) -> bool:
         """Return whether the topic is one of the broker's own."""
         cluster = settings[keys.CLUSTER_NAME]

@@ -39,13 +39,16 @@ class TransactionHandler:
         header = EndTransactionRequest.from_ext_fields(request.ext_fields)
         if header.commit_or_rollback not in (TransactionType.COMMIT, TransactionType.ROLLBACK):
             return NO_ANSWER  # the producer does not know yet: the transaction check will ask it
-        half, properties = self._checked(header)
+        half, properties, target = self._checked(header)
         origin = origin_of(half, properties)
         is_first_end = origin not in self._ends  # else this copy is ended, and nothing is stored a second time
         if is_first_end and header.commit_or_rollback == TransactionType.COMMIT:
             stored = self._halves.commit(half, properties)
             if not stored.is_stored:
                 refuse(stored)
+        if is_first_end:
+            is_commit = header.commit_or_rollback == TransactionType.COMMIT
+            self._state.statistics.observers.transaction_ended(target.topic, is_commit, half.born_timestamp_ms)
         if request.is_oneway and self._halves.can_end_together:
             self._ends.write_soon(half.queue_offset)
             self._ends.note(origin)
@@ -56,8 +59,11 @@ class TransactionHandler:
         self._ends.note(origin)
         return once_flushed(self._flushes, ended.end, connection, request, response_to(request, ResponseCode.SUCCESS))
 
-    def _checked(self, header: EndTransactionRequest) -> tuple[Message, dict[str, str]]:
-        """Return the half message of a request and its properties; raise `RequestRefused` if it does not match."""
+    def _checked(self, header: EndTransactionRequest) -> tuple[Message, dict[str, str], RealTarget]:
+        """Return the half message of a request, its properties and target.
+
+        Raise `RequestRefused` if they do not match.
+        """
         half_message = self._halves.find(header.half_physical_offset)
         if half_message is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
@@ -67,10 +73,10 @@ class TransactionHandler:
         if half.queue_offset != header.half_queue_offset:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         try:
-            real_target(properties)
+            target = real_target(properties)
         except FormatError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the half message has no valid target: {error}") from None
-        return half, properties
+        return half, properties, target
 
     # Transaction checks
 

@@ -19,16 +19,22 @@ def address_options(function: F) -> F:
     """Add the options that select a cluster; the command receives it as `cluster`."""
 
     @functools.wraps(function)
-    def run(*arguments: Any, address: str | None, context_name: str | None, **words: Any) -> Any:
-        return function(*arguments, cluster=choose_cluster(address, context_name), **words)
+    def run(*arguments: Any, address: str | None, context_name: str | None, uses_tls: bool, **words: Any) -> Any:
+        return function(*arguments, cluster=choose_cluster(address, context_name, uses_tls=uses_tls), **words)
 
+    decorated = click.option(
+        "--tls",
+        "uses_tls",
+        is_flag=True,
+        help="Connect with TLS, also by -n rocketmqs://... or a context; files [ORBITLOG_TLS_CA, ..._CERT, ..._KEY].",
+    )(run)
     decorated = click.option(
         "--context",
         "context_name",
         metavar="NAME",
         shell_complete=complete_contexts,
         help="Cluster by its name in `orbitlog context list`.",
-    )(run)
+    )(decorated)
     decorated = click.option(
         "-n",
         "--name-server",

@@ -112,7 +112,9 @@ async def _configs(admin: Administration, topic: str) -> list[dict[str, Any]]:
     "--permission", type=click.Choice(list(_PERMISSIONS)), default="6", help="6 read and write, 4 read, 2 write."
 )
 @click.option(
-    "--ordered", is_flag=True, help="Keep the order of its queues in the name servers, also while a broker is down."
+    "--ordered",
+    is_flag=True,
+    help="Register its queue order with the name servers, so that it stays the same while a broker is down.",
 )
 @cluster_options
 def create_topic(*, topic: str, queues: int, permission: str, ordered: bool, cluster: Cluster, output: Output) -> None:

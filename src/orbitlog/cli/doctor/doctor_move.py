@@ -23,15 +23,15 @@ _FIELDS = ("severity", "kind", "path", "setting", "sentence", "next")
 @click.command("move")
 @store_argument
 @click.option(
-    "--to", "target", type=click.Choice(("java", "orbitlog")), required=True, help="Broker that is to get the store."
+    "--to", "target", type=click.Choice(("java", "orbitlog")), required=True, help="Broker that the store moves to."
 )
 @click.option(
     "--config",
     "config_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The broker.conf with which that broker is to be started.",
+    help="The broker.conf that the new broker starts with.",
 )
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="One setting; wins over --config.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="One setting; overrides --config.")
 @click.option(
     "--java-version",
     type=click.Choice(("4.9", "5.5")),

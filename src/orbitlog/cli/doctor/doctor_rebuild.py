@@ -38,7 +38,11 @@ _PARTS = ("queues", "index", "checkpoint")
 )
 @click.option("--discard-old", is_flag=True, help="Delete replaced files, also those of earlier repairs.")
 @click.option(
-    "--engine", type=click.Choice(["here", "spark"]), default="here", show_default=True, help="Where it runs."
+    "--engine",
+    type=click.Choice(["here", "spark"]),
+    default="here",
+    show_default=True,
+    help="Run in this process or on Spark.",
 )
 @split_option
 @master_option

@@ -6,8 +6,10 @@ long values. Log files are private to the user and its group, and are opened wit
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import time
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -19,6 +21,7 @@ from orbitlog.storefiles.confined.regular_files import open_regular
 VALUE_CHARACTERS_MAX = 1024
 LINE_CHARACTERS_MAX = 8192
 _INDENT = "    "
+TEXT, JSON = "text", "json"
 
 
 def cut(text: str, characters_max: int) -> str:
@@ -56,6 +59,29 @@ def _indented(text: str) -> str:
     """Indent each line: the message of an exception may contain lines that look like records."""
     lines = (printable(cut(line, VALUE_CHARACTERS_MAX)) for line in text.splitlines())
     return "\n".join(_INDENT + line for line in lines)
+
+
+class JsonFormatter(LineFormatter):
+    """Formats a record as one JSON object: time, level, logger, message, and the traceback of an exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)  # fills in `message` and `exc_text`, cut and escaped
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.message,
+        }
+        if record.exc_info is not None and record.exc_info[0] is not None:
+            fields["error.type"] = record.exc_info[0].__name__
+            fields["error.stack"] = text.partition("\n")[2]
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def line_formatter(log_format: str, text_layout: str) -> logging.Formatter:
+    """Return the formatter of `--log-format`; `text_layout` is the layout of a line of text."""
+    return JsonFormatter("%(message)s") if log_format == JSON else LineFormatter(text_layout)
 
 
 class LogFile(RotatingFileHandler):

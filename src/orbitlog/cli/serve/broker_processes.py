@@ -30,18 +30,24 @@ _STOP_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class BrokerInstance:
-    """Name, store and port (0: any free port) of one of several brokers."""
+    """Name, store and ports (0: any free port) of one of several brokers; None: no metrics."""
 
     name: str
     root: Path
     port: int
+    metrics_port: int | None = None
 
 
-def plan_brokers(count: int, name: str, root: Path, port: int) -> list[BrokerInstance]:
+def plan_brokers(count: int, name: str, root: Path, port: int, metrics_port: int | None = None) -> list[BrokerInstance]:
     """Return the instances of a cluster: broker-a, broker-b and so on, each with a directory below `root`."""
     start = name.removesuffix("-a")
     return [
-        BrokerInstance(f"{start}-{letter}", root / f"{start}-{letter}", port + PORT_STEP * number if port else 0)
+        BrokerInstance(
+            f"{start}-{letter}",
+            root / f"{start}-{letter}",
+            port + PORT_STEP * number if port else 0,
+            metrics_port + PORT_STEP * number if metrics_port else metrics_port,
+        )
         for number, letter in enumerate(string.ascii_lowercase[:count])
     ]
 
@@ -67,7 +73,9 @@ class BrokerProcesses:
         return facts
 
     async def _start(self, instance: BrokerInstance) -> Process:
-        words = ("broker", "--store", str(instance.root), "--port", str(instance.port), "--json")
+        words: tuple[str, ...] = ("broker", "--store", str(instance.root), "--port", str(instance.port), "--json")
+        if instance.metrics_port is not None:
+            words = (*words, "--metrics-port", str(instance.metrics_port))
         command = (*_PROGRAM, *words, *self._words, "--set", f"brokerName={instance.name}")
         # The pipe closes when this process ends, even if it is killed; the broker then stops (ENDS_WITH_INPUT).
         return await asyncio.create_subprocess_exec(

@@ -16,7 +16,11 @@ from orbitlog.cli.serve.serving import (
     config_option,
     joined,
     json_option,
+    log_format_option,
     log_settings,
+    metrics_fact,
+    metrics_port_option,
+    metrics_texts,
     print_settings_option,
     read_broker_settings,
     serve,
@@ -35,7 +39,13 @@ class _ServedBroker:
 
     async def start(self) -> Mapping[str, str]:
         await self._broker.start()
-        return {"broker": joined(self._broker.address), "store": str(self._root), "log": str(self._log_path)}
+        meters = self._broker.meters
+        return {
+            "broker": joined(self._broker.address),
+            **({} if meters is None else metrics_fact(meters.address)),
+            "store": str(self._root),
+            "log": str(self._log_path),
+        }
 
     async def stop(self) -> None:
         await self._broker.stop()
@@ -58,7 +68,9 @@ class _ServedBroker:
 )
 @click.option("--host", help="Listen address (bindAddress) [127.0.0.1].")
 @click.option("--port", type=click.IntRange(0, 65535), help="Listen port (listenPort), 0 for any free port [10911].")
+@metrics_port_option
 @set_option
+@log_format_option
 @print_settings_option
 @json_option
 def command(
@@ -68,7 +80,9 @@ def command(
     root: Path | None,
     host: str | None,
     port: int | None,
+    metrics_port: int | None,
     assignments: tuple[str, ...],
+    log_format: str,
     print_settings: bool,
     as_json: bool,
 ) -> None:
@@ -77,12 +91,13 @@ def command(
         keys.STORE_ROOT.key: None if root is None else str(root.expanduser()),
         keys.BIND_ADDRESS.key: host,
         keys.LISTEN_PORT.key: None if port is None else str(port),
+        **metrics_texts(metrics_port),
     }
     settings = read_broker_settings(config_path, assignments, given)
     if print_settings:
         show_settings(settings)
         return
     root = store_of(settings, config_path)
-    server_log = ServerLog(root / "logs", "broker")
+    server_log = ServerLog(root / "logs", "broker", log_format)
     log_settings(settings)
     serve(lambda: _ServedBroker(settings, root, server_log), as_json=as_json)

@@ -7,30 +7,58 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from orbitlog.cli.main import WrongUse
-from orbitlog.cli.output.log_lines import LineFormatter
-from orbitlog.cli.serve.serving import joined, json_option, print_settings_option, serve, start_logging
+from orbitlog.cli.output.log_lines import line_formatter
+from orbitlog.cli.serve.serving import (
+    joined,
+    json_option,
+    log_format_option,
+    metrics_fact,
+    metrics_port_option,
+    metrics_texts,
+    print_settings_option,
+    serve,
+    start_logging,
+)
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings, load_nameserver_settings
+from orbitlog.observe.metrics_settings import DISABLE, EXPORTER
 from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import SettingError
+
+if TYPE_CHECKING:
+    from orbitlog.observe.http_listener import HttpListener
 
 
 class _ServedNameServer:
     def __init__(self, settings: NameServerSettings, log_path: Path | None) -> None:
-        self._server = NameServer(settings)
         self._log_path = log_path
+        self._metrics: HttpListener | None = None
+        if settings.metrics[EXPORTER.key] == DISABLE:
+            self._server = NameServer(settings)
+            return
+        from orbitlog.nameserver.nameserver_metrics import RequestCounts, name_server_listener
+
+        counts = RequestCounts()
+        self._server = NameServer(settings, counted=counts.counted)
+        self._metrics = name_server_listener(self._server, counts, settings.metrics)
 
     async def start(self) -> Mapping[str, str]:
         await self._server.start()
         facts = {"name-server": joined(self._server.address)}
+        if self._metrics is not None:
+            await self._metrics.start()
+            facts |= metrics_fact(self._metrics.address)
         return facts if self._log_path is None else {**facts, "log": str(self._log_path)}
 
     async def stop(self) -> None:
         await self._server.stop()
+        if self._metrics is not None:
+            await self._metrics.stop()
 
 
 @click.command(
@@ -57,6 +85,8 @@ class _ServedNameServer:
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory of the log file, which is rotated by size [stderr].",
 )
+@metrics_port_option
+@log_format_option
 @print_settings_option
 @json_option
 def command(
@@ -66,12 +96,15 @@ def command(
     config_path: Path | None,
     assignments: tuple[str, ...],
     log_directory: Path | None,
+    metrics_port: int | None,
+    log_format: str,
     print_settings: bool,
     as_json: bool,
 ) -> None:
     given = list(assignments)
     given += [] if host is None else [f"bindAddress={host}"]
     given += [] if port is None else [f"listenPort={port}"]
+    given += [f"{key}={text}" for key, text in metrics_texts(metrics_port).items()]
     try:
         settings = load_nameserver_settings(config_path, os.environ, given)
     except SettingError as error:
@@ -86,10 +119,10 @@ def command(
     log_path = None
     if log_directory is None:
         to_stderr = logging.StreamHandler(sys.stderr)
-        to_stderr.setFormatter(LineFormatter("%(asctime)s %(levelname)-7s %(message)s"))
+        to_stderr.setFormatter(line_formatter(log_format, "%(asctime)s %(levelname)-7s %(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[to_stderr])
     else:
-        log_path = start_logging(log_directory, "nameserver")
+        log_path = start_logging(log_directory, "nameserver", log_format)
     serve(lambda: _ServedNameServer(settings, log_path), as_json=as_json)
 
 

@@ -25,7 +25,11 @@ from orbitlog.cli.serve.serving import (
     config_option,
     joined,
     json_option,
+    log_format_option,
     log_settings,
+    metrics_fact,
+    metrics_port_option,
+    metrics_texts,
     print_settings_option,
     read_broker_settings,
     serve,
@@ -37,13 +41,16 @@ from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, PROM_PORT
 from orbitlog.settings.store_settings import COMMITLOG_PATHS
+from orbitlog.settings.tls_settings import TLS_SETTINGS
 from orbitlog.storefiles.store_paths import StorePaths
 
 if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
     from orbitlog.broker.runtime.broker_node import Broker
     from orbitlog.cli.serve.broker_processes import BrokerInstance, BrokerProcesses
+    from orbitlog.nameserver.nameserver_metrics import RequestCounts
 
 BROKERS_MAX = len(ascii_lowercase)  # each has a letter as suffix
 NAME_SERVER_PORT = 9876
@@ -61,7 +68,8 @@ class _Up:
         self._access = load_access(settings, root)
         if self._access is not None:
             self._access.create_inner_account()  # the broker registers with the name server of this process
-        self._name_server = _name_server(settings, root, name_server_port, self._access)
+        self._counts = _request_counts(settings)
+        self._name_server = _name_server(settings, root, name_server_port, self._access, self._counts)
         self._running = AsyncExitStack()
 
     async def start(self) -> Mapping[str, str]:
@@ -86,9 +94,18 @@ class _Up:
         return {
             "name-server": joined((_reachable(host), port)),
             "broker": joined((_reachable(host), broker.address[1])),
+            **self._metrics(broker),
             "store": str(self._root),
             "log": str(self._log.path),
         }
+
+    def _metrics(self, broker: Broker) -> dict[str, str]:
+        """Return the field of the ready line about metrics; those of the name server are on the same page."""
+        if broker.meters is None or self._counts is None:
+            return {}
+        broker.meters.exposition.readers.append(self._counts.reader(self._name_server))
+        host, port = broker.meters.address
+        return metrics_fact((_reachable(host), port))
 
     async def _open_broker(self, settings: BrokerSettings) -> Broker:
         """Open the store in a thread, which waits for the disk, while the broker's modules are imported."""
@@ -151,7 +168,22 @@ class _UpTogether:
             raise OrbitlogError("all brokers have ended unexpectedly; see their logs")
 
 
-def _name_server(settings: BrokerSettings, root: Path, port: int, access: AccessControl | None) -> NameServer:
+def _request_counts(settings: BrokerSettings) -> RequestCounts | None:
+    """Return the counters of the name server's requests, if metrics are on."""
+    if settings[EXPORTER] == DISABLE:
+        return None
+    from orbitlog.nameserver.nameserver_metrics import RequestCounts
+
+    return RequestCounts()
+
+
+def _name_server(
+    settings: BrokerSettings,
+    root: Path,
+    port: int,
+    access: AccessControl | None,
+    counts: RequestCounts | None = None,
+) -> NameServer:
     """Return the name server of this command; it checks requests as its brokers do."""
     return NameServer(
         NameServerSettings(
@@ -159,8 +191,10 @@ def _name_server(settings: BrokerSettings, root: Path, port: int, access: Access
             listen_port=port,
             allow_anonymous=settings[keys.ALLOW_ANONYMOUS],
             kv_config_path=root / "config" / _KV_CONFIG,
+            tls={key: text for key, text in settings.texts.items() if key in TLS_SETTINGS},
         ),
         access=access,
+        counted=None if counts is None else counts.counted,
     )
 
 
@@ -204,8 +238,10 @@ def _reachable(host: str) -> str:
     show_default=True,
     help="Run N brokers as one cluster, one process each; stores go below --store, ports are 10 apart.",
 )
+@metrics_port_option
 @config_option
 @set_option
+@log_format_option
 @print_settings_option
 @json_option
 def command(
@@ -216,8 +252,10 @@ def command(
     name_server_port: int,
     broker_port: int | None,
     dispatch: str | None,
+    metrics_port: int | None,
     config_path: Path | None,
     assignments: tuple[str, ...],
+    log_format: str,
     print_settings: bool,
     as_json: bool,
 ) -> None:
@@ -226,6 +264,7 @@ def command(
         keys.BIND_ADDRESS.key: host,
         keys.LISTEN_PORT.key: None if broker_port is None else str(broker_port),
         keys.DISPATCH_ENGINE.key: dispatch,
+        **metrics_texts(metrics_port),
     }
     settings = read_broker_settings(config_path, assignments, given)
     if print_settings:
@@ -233,10 +272,10 @@ def command(
         return
     root = store_of(settings, config_path)
     instances = _instances(broker_count, settings, root) if broker_count > 1 else []
-    server_log = ServerLog(root / "logs", "up")
+    server_log = ServerLog(root / "logs", "up", log_format)
     log_settings(settings)
     if instances:
-        words = _broker_options(settings, config_path, assignments)
+        words = [*_broker_options(settings, config_path, assignments), "--log-format", log_format]
         serve(
             lambda: _UpTogether(settings, root, name_server_port, instances, words, server_log=server_log),
             as_json=as_json,
@@ -265,7 +304,8 @@ def _instances(count: int, settings: BrokerSettings, root: Path) -> list[BrokerI
         raise click.UsageError(
             "--brokers with access control needs innerClientAuthenticationCredentials: brokers register with them"
         )
-    instances = plan_brokers(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT])
+    metrics_port = None if settings[EXPORTER] == DISABLE else settings[PROM_PORT]
+    instances = plan_brokers(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT], metrics_port)
     if instances[-1].port > _PORT_MAX:
         raise click.UsageError(
             f"{instances[-1].name} would have port {instances[-1].port}; choose a lower --broker-port"

@@ -23,11 +23,13 @@ from orbitlog.broker.runtime.broker_access import check_access
 from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
 from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.cli.main import WrongUse
-from orbitlog.cli.output.log_lines import LineFormatter, LogFile
+from orbitlog.cli.output.log_lines import JSON, TEXT, LogFile, line_formatter
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
+from orbitlog.observe.metrics_settings import EXPORTER, PROM, PROM_PORT
 from orbitlog.settings.atomic_file import create_directory
 from orbitlog.settings.setting import SettingError
+from orbitlog.settings.tls_settings import check_tls
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -70,8 +72,30 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="One setting; overrides --config and ORBITLOG_SET_KEY in the environment.",
 )
+metrics_port_option = click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Serve metrics and health over HTTP at this port, 0 for any free port (metricsExporterType=PROM).",
+)
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice((TEXT, JSON)),
+    default=TEXT,
+    show_default=True,
+    help="Format of log lines, in the file and on stderr: text, or one JSON object a line.",
+)
 print_settings_option = click.option("--print-settings", is_flag=True, help="Print the effective settings and exit.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the ready line as a JSON object.")
+
+
+def metrics_texts(port: int | None) -> dict[str, str]:
+    """Return the settings that the option --metrics-port stands for."""
+    return {} if port is None else {EXPORTER.key: PROM, PROM_PORT.key: str(port)}
+
+
+def metrics_fact(address: tuple[str, int]) -> dict[str, str]:
+    """Return the field of the ready line about metrics."""
+    return {"metrics": f"http://{joined(address)}/metrics"}
 
 
 def default_store() -> Path:
@@ -91,6 +115,7 @@ def read_broker_settings(
     try:
         settings = with_listen_address(load_broker_settings(config_path, assignments, os.environ, options))
         check_access(settings)
+        check_tls(settings.texts)
     except (SettingError, ValueError) as error:
         raise WrongUse(str(error)) from error
     for complaint in settings.complaints:
@@ -125,11 +150,12 @@ class ServerLog:
     opened. A refused store stays unchanged.
     """
 
-    def __init__(self, directory: Path, name: str) -> None:
+    def __init__(self, directory: Path, name: str, log_format: str = TEXT) -> None:
         self.path = directory / f"{name}.log"
         self._held = MemoryHandler(0, flushLevel=logging.CRITICAL + 1)
         self._terminal = logging.StreamHandler(sys.stderr)
-        self._terminal.setFormatter(LineFormatter("orbitlog: %(message)s"))
+        self._terminal.setFormatter(line_formatter(log_format, "orbitlog: %(message)s"))
+        self._format = log_format
         self._terminal.setLevel(logging.WARNING)
         self._top = logging.getLogger("orbitlog")
         self._top.setLevel(logging.INFO)
@@ -144,7 +170,7 @@ class ServerLog:
         self._is_open = True
         create_directory(self.path.parent)
         to_file = LogFile(self.path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True)
-        to_file.setFormatter(LineFormatter(_LINE))
+        to_file.setFormatter(line_formatter(self._format, _LINE))
         # The file handler is installed before the held records are flushed: a record logged in between by another
         # thread is written twice rather than lost.
         self._top.handlers[:] = [to_file, self._terminal]
@@ -152,9 +178,9 @@ class ServerLog:
         self._held.close()
 
 
-def start_logging(directory: Path, name: str) -> Path:
+def start_logging(directory: Path, name: str, log_format: str = TEXT) -> Path:
     """Log to a file from now on; return its path."""
-    server_log = ServerLog(directory, name)
+    server_log = ServerLog(directory, name, log_format)
     server_log.open()
     return server_log.path
 

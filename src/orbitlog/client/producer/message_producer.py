@@ -32,6 +32,7 @@ from orbitlog.errors import (
     BrokerRefused,
     ClientClosed,
     ConnectFailed,
+    HandshakeFailed,
     NoBroker,
     NoRoute,
     OrbitlogError,
@@ -202,6 +203,8 @@ class Producer:
                 if queue is None:
                     queue = await self._queue(topic, ordered_by, failed_broker, deadline)
                 return await self._send_to(queue, code, message_id, request, deadline)
+            except HandshakeFailed as error:  # certificates do not change while a send waits
+                failure, attempts = error, attempts + 1
             except (ConnectFailed, NoBroker) as error:
                 failure = error
             except (RemotingError, NoRoute) as error:

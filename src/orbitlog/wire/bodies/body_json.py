@@ -29,7 +29,6 @@ from orbitlog.formats.tables.json_records import (
     json_record,
 )
 from orbitlog.formats.tables.loose_json import TEXT_CHARACTERS_MAX, Json
-from orbitlog.wire.loose_text import read_loosely
 
 R = TypeVar("R", bound=JsonRecord)
 T = TypeVar("T")
@@ -54,6 +53,8 @@ def read_body(body: bytes, *, loose_bytes_max: int = TEXT_CHARACTERS_MAX) -> Jso
     try:
         value = cast("Json", orjson.loads(body))
     except orjson.JSONDecodeError:
+        from orbitlog.wire.loose_text import read_loosely  # most bodies are standard JSON
+
         value = read_loosely(body, bytes_max=loose_bytes_max, depth_max=DEPTH_MAX)
     if body.count(b"{") + body.count(b"[") > DEPTH_MAX:
         _check_depth(body)
