@@ -240,3 +240,44 @@ def test_dispatch(tmp_path: Path, kernels: bool, calls: float) -> None:
         assert sum(of_system.values()) <= QUEUES, "space for units is allocated for hundreds of messages at once"
 
     at_hot_path(tmp_path, work, kernels=kernels)
+
+
+# Metrics
+
+METRICS = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}
+
+
+def calls_with(root: Path, reads: Callable[[], list[bytes]], **settings: str) -> int:
+    """Return the calls for all reads, after they were fed often enough for every template to be learned."""
+    counted = 0
+
+    async def work(path: HotPath) -> None:
+        nonlocal counted
+
+        def feed() -> None:
+            for data in reads():
+                path.feed(data)
+
+        for _ in range(40):
+            feed()
+        counted = calls_of(feed)[0]
+
+    at_hot_path(root, work, **settings)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("reads", "messages", "calls_max"),
+    [
+        pytest.param(lambda: [b"".join(sends(MESSAGES))], MESSAGES, 0.5, id="a run of sends"),
+        pytest.param(lambda: sends(MESSAGES), MESSAGES, 4.2, id="single sends"),
+        pytest.param(lambda: pulls([0, MEMBERS]), 2 * MEMBERS, 0.7, id="pulls"),
+    ],
+)
+def test_metrics_add_few_calls(
+    tmp_path: Path, reads: Callable[[], list[bytes]], messages: int, calls_max: float
+) -> None:
+    without = calls_with(tmp_path / "without", reads)
+    metered = calls_with(tmp_path / "with", reads, **METRICS)
+    added = (metered - without) / messages
+    assert added <= calls_max, f"{added:.2f} calls a message more than {without / messages:.1f} without metrics"

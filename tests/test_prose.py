@@ -14,13 +14,20 @@ DOCUMENTATION = ("docs", "README", "CHANGELOG")
 RATE_MAX = 0.3  # hits of one idiom per 1,000 words of documentation
 
 
-def test_every_area_is_within_its_ceilings() -> None:
+@pytest.fixture(scope="module")
+def counts() -> dict[str, dict[str, int]]:
+    """Hits of each idiom in each area of this repository: counting takes seconds."""
+    return prose.count_areas(prose.ROOT)
+
+
+@pytest.mark.xdist_group("prose")
+def test_every_area_is_within_its_ceilings(counts: dict[str, dict[str, int]]) -> None:
     ceilings = json.loads(prose.CEILINGS.read_text())
-    assert prose.excesses(prose.count_areas(prose.ROOT), ceilings) == []
+    assert prose.excesses(counts, ceilings) == []
 
 
-def test_documentation_keeps_every_idiom_rare() -> None:
-    counts = prose.count_areas(prose.ROOT)
+@pytest.mark.xdist_group("prose")
+def test_documentation_keeps_every_idiom_rare(counts: dict[str, dict[str, int]]) -> None:
     pages = prose.files_below(prose.ROOT / path for area in DOCUMENTATION for path in prose.AREAS[area])
     words = sum(len(line.split()) for page in pages for _, line in prose.markdown_prose(page.read_text()))
     rates = {idiom: sum(counts[area].get(idiom, 0) for area in DOCUMENTATION) / words * 1000 for idiom in prose.IDIOMS}

@@ -1,4 +1,4 @@
-"""`make setup` does its work once, notices what changed, and mends what was left half done.
+"""`make setup` does its work once, detects what changed, and replaces what was left half done.
 
 The whole-run tests drive the real tools/setup in a small project of its own, in a directory with a space in its
 name; that project needs no package at all, so nothing is downloaded.
@@ -61,8 +61,12 @@ build_wheel = build_editable
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with our tools and nothing to install, whose path has a space in it."""
-    root = tmp_path / "a project"
+    return make_project(tmp_path)
+
+
+def make_project(directory: Path) -> Path:
+    """Create a project with our tools and nothing to install, whose path has a space in it."""
+    root = directory / "a project"
     shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "Makefile", root)
     (root / "pyproject.toml").write_text(PYPROJECT)
@@ -111,16 +115,34 @@ def test_setup_works_once_then_has_nothing_to_do_until_something_changes(project
     assert run_setup(moved) == ""
 
 
-@pytest.mark.slow
-def test_an_interrupted_setup_starts_again_from_nothing(project: Path) -> None:
+@pytest.fixture(scope="module")
+def finished_after_interruption(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A project whose first setup was interrupted, set up on a machine without Java; and the output of that setup."""
+    project = make_project(tmp_path_factory.mktemp("interrupted"))
     half_made = project / ".venv" / "bin"
     half_made.mkdir(parents=True)
     (half_made / "python").symlink_to(sys.executable)
     (project / ".venv" / "left-over").touch()
+    (project / "tools" / "find_java").write_text("#!/bin/sh\necho 'No Java was found.' >&2\nexit 1\n")
+    return project, run_setup(project)
 
-    run_setup(project)
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("interrupted-setup")
+def test_an_interrupted_setup_starts_from_nothing(finished_after_interruption: tuple[Path, str]) -> None:
+    project, _ = finished_after_interruption
     assert installed(project)
     assert not (project / ".venv" / "left-over").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("interrupted-setup")
+def test_without_java_setup_reports_it_in_one_line_and_succeeds(
+    finished_after_interruption: tuple[Path, str],
+) -> None:
+    project, output = finished_after_interruption
+    assert "setup: No Java was found.\n" in output
+    assert (project / ".venv" / "java_home").read_text() == ""
 
 
 @pytest.mark.slow
@@ -141,13 +163,6 @@ def test_a_failed_setup_shows_the_end_of_the_log_and_leaves_no_stamp(project: Pa
     assert "the backend is broken" in output
     assert ".venv/setup.log" in output
     assert not (project / ".venv" / "setup.stamp").exists()
-
-
-@pytest.mark.slow
-def test_without_java_setup_reports_it_in_one_line_and_succeeds(project: Path) -> None:
-    (project / "tools" / "find_java").write_text("#!/bin/sh\necho 'No Java was found.' >&2\nexit 1\n")
-    assert "setup: No Java was found.\n" in run_setup(project)
-    assert (project / ".venv" / "java_home").read_text() == ""
 
 
 def test_an_unusable_python_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -208,7 +223,7 @@ def test_a_change_of_any_input_makes_the_environment_stale(tmp_path: Path, name:
 def test_only_another_python_place_or_an_unfinished_run_needs_a_new_venv(
     made_from: dict[str, str] | None, anew: bool
 ) -> None:
-    assert environment.must_start_anew(made_from, {"python": "3.13", "root": "/a", "inputs": "1"}) is anew
+    assert environment.must_recreate(made_from, {"python": "3.13", "root": "/a", "inputs": "1"}) is anew
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", '"text"'])

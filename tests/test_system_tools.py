@@ -19,7 +19,7 @@ def write_program(path: Path, body: str) -> Path:
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A java that tells of itself what the real one tells."""
+    """A java that reports the same properties as a real one."""
     settings = f"    java.home = {home}\n    java.specification.version = {version}\n"
     return write_program(home / "bin" / "java", f"cat >&2 <<'END'\nProperty settings:\n{settings}END")
 

@@ -1,4 +1,4 @@
-"""The house is in order, and every rule that says so can fail."""
+"""The tidy rules hold, and every rule can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of a batch made by the kernel are those that plain Python makes, and what one refuses the other does, too."""
+"""The batch kernel encodes the same records as plain Python, and refuses the same batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index entries made block by block are those that `IndexWriter` puts one by one, and every other byte is told."""
+"""Index entries built in blocks equal those that `IndexWriter` puts one by one; any other byte is reported."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SEGMENT_BYTES = 1 << 16
 
 
 def forged_segment(base: int) -> tuple[bytes, int]:
-    """A segment whose bodies hold records that state the very place where they lie; and where the first one is."""
+    """Return a segment whose bodies contain records that state their own physical offset, and the first position."""
     data, first_forged = b"", 0
     for number in range(40):
         outer = make_message("T", b"", queue_offset=number, physical_offset=base + len(data))

@@ -1,4 +1,4 @@
-"""A broker's keeping aside on a disk that may crash: its own parts on a clock that is turned, and a ledger.
+"""Pending messages of a broker on a disk that may crash: its own parts, a clock that tests advance, and a ledger.
 
 Nothing here waits and nothing runs beside: every step is taken by the caller, so that the same seed gives the same run.
 The ledger knows of each message that was accepted where the record ends that promises it, when it may be seen at the
@@ -122,7 +122,7 @@ class Line:
 
 
 class KeptAside:
-    """The parts of a broker that keep messages aside, over one disk."""
+    """The parts of a broker that store pending messages, over one disk."""
 
     def __init__(self, disk: Disk, clock: Clock, ledger: Ledger) -> None:
         settings = BrokerSettings(dict(_SETTINGS))

@@ -1,4 +1,4 @@
-"""A process that sends to a store, and says of each message when it is on the disk; run by test_kill_loop.py.
+"""A process that sends to a store, and reports each message when it is synced; run by test_kill_loop.py.
 
 python -m tests.faults.kill_writer DIRECTORY SEED
 """

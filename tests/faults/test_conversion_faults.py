@@ -56,7 +56,7 @@ def test_conversion_killed_at_any_call_is_continued_to_the_same_store(
         call = chance.randrange(1, calls + 1)
         where = f"killed at call {call} of {calls}; ORBITLOG_SEED={seed}"
         while convert_here(root, call) is None and not out.exists() and chance.random() < 0.5:
-            call = chance.randrange(1, calls + 1)  # killed once more before it is continued
+            call = chance.randrange(1, calls + 1)  # killed a second time before it is continued
         if not out.exists():
             convert_here(root)
         assert fingerprint(out) == outcome, where

@@ -154,10 +154,10 @@ def check_flipped(
             assert queue == (message.topic, message.queue_id), f"served in the wrong queue {queue}"
         seen.add(message.physical_offset)
     missing = [start for start, message in untouched.items() if start not in seen and enters_queue(message)]
-    # A flipped bit in a unit that nobody looks at hides its message, until the queues are made again.
+    # A flipped bit in a unit that is not read hides its message until the queues are rebuilt.
     assert len(missing) <= (kind_of(path) == tree.CONSUMEQUEUE), f"messages at {missing[:5]} can no longer be read"
     if missing:
-        assert store.damage, "a message cannot be read, and nobody says so"
+        assert store.damage, "a message cannot be read, and no error reports it"
     check_queries(store, originals, untouched)
     store.close()
     if missing:
@@ -165,7 +165,7 @@ def check_flipped(
 
 
 def check_queries(store: MessageStore, originals: dict[int, Message], untouched: dict[int, Message]) -> None:
-    """Whatever the index says, a query finds messages with that key only, byte for byte."""
+    """Whatever the index contains, a query finds messages with that key only, byte for byte."""
     for message in list(originals.values())[::7]:
         key = message.properties[UNIQ_KEY]
         for found in store.query(KeyQuery(message.topic, key)).messages:
@@ -175,11 +175,11 @@ def check_queries(store: MessageStore, originals: dict[int, Message], untouched:
 
 
 def check_mended(disk: CrashDisk, config: StoreConfig, missing: list[int]) -> None:
-    """Without the state that vouches for them queues are gone through, and mended."""
+    """Without the state file queues are scanned and repaired."""
     disk.remove_file(ROOT / STATE_FILE)
     store = reopen(disk, config)
     seen = {message.physical_offset for _, message in served(store, config)}
-    assert seen.issuperset(missing), "queues that were gone through are not mended"
+    assert seen.issuperset(missing), "queues that were scanned are not repaired"
     store.close()
 
 

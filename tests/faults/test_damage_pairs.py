@@ -52,7 +52,9 @@ def test_nothing_readable_is_lost_and_all_can_be_taken_back(
         after = readable(root)
         lost = [at for at, message in wanted.items() if at not in after or after[at][3] != message[3]]
         assert not lost, f"{len(lost)} messages can no longer be read: {where}"
-        checked["stores damaged several times, mended" if mended.is_sound else "stores told as beyond mending"] += 1
+        checked[
+            "stores damaged several times, repaired" if mended.is_sound else "stores reported as beyond repair"
+        ] += 1
         if (root / ".orbitlog-doctor").exists():
             undo_last(root)
         assert fingerprint(root) == damaged, f"undo gives other bytes: {where}"

@@ -1,4 +1,4 @@
-"""A disk that fails a sync, and a disk that is full for a while: both are said, and neither loses a message."""
+"""A disk that fails a sync, and a disk that is full for a while: both are reported, and neither loses a message."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_failed_sync_is_reported_and_nothing_promised_is_lost(
 
 
 def with_a_failed_sync(workload: Workload, disk: CrashDisk) -> None:
-    """Run into the failure, which must be a `StoreError` or a status, and then try to go on."""
+    """Run into the failure, which must be a `StoreError` or a status, and then try to continue."""
     try:
         workload.open(disk)
     except StoreError:

@@ -27,7 +27,7 @@ from tests.support.damage_zoo import ZOO
 from tests.support.repaired_stores import assert_served, fingerprint, readable
 
 KILLS_WHEN_LONG = 10
-# Damage of the log, of what is derived, of the config; for rebuild only what it mends.
+# Damage of the log, of derived files and of the config; for rebuild only what it repairs.
 INCIDENTS = {
     "check": ("noise_in_log_queue_and_index", "missing_middle_segment"),
     "repair": ("noise_in_log_queue_and_index", "missing_middle_segment", "swapped_segments", "disk_full_while_rolling"),
@@ -52,7 +52,7 @@ def files(root: Path) -> dict[str, str]:
 
 
 class Undisturbed:
-    """What each verb makes of each damaged store when nobody kills it."""
+    """What each verb makes of each damaged store if it is not killed."""
 
     def __init__(self, golden: GoldenStore, directory: Path) -> None:
         self._golden = golden

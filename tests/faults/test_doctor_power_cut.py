@@ -112,7 +112,7 @@ def images_of(case: Case, before: Path, scratch: Path, wanted: Callable[[int], b
 
 
 def continued(case: Case, root: Path) -> None:
-    """Do what an operator does after the power is back: the same once more."""
+    """Do what an operator does after a power cut: run the same command."""
     if case.work is not undo:
         case.work(root, None)
         return

@@ -1,4 +1,4 @@
-"""kill -9 of a process that owns dispatch, on a real disk and inside the kernels, while the broker goes on."""
+"""kill -9 of a process that owns dispatch, on a real disk and inside the kernels, while the broker serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 on drivers of an export at random moments: in the end the table holds every message exactly once.
+"""kill -9 on drivers of an export at random times: in the end the table contains every message exactly once.
 
 Two kills a format here; `make faults` makes many more. The seed is printed, and ORBITLOG_SEED repeats it.
 """

@@ -1,6 +1,6 @@
-"""Damage done to a store that an Apache broker left: we find the end of the log and of each queue where it found them.
+"""Damage to a store of an Apache broker: Orbitlog finds the same ends of the log and of each queue as the broker.
 
-Where the two differ on purpose a test of its own says why.
+If the two differ on purpose, a separate test states why.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def bounds(queues: list[dict[str, Any]]) -> Bounds:
 
 
 def java_bounds(mutation: dict[str, Any]) -> Bounds:
-    """What the Java broker made of it, but for queues that hold nothing, which have no files of ours."""
+    """What the Java broker made of it, except for empty queues, for which Orbitlog has no files."""
     after = mutation["afterLoad"]
     made = bounds(MANIFEST["afterOpen"]["queues"]) | bounds(after["queuesThatDiffer"])
     for topic, queue_id in after["queuesMissing"]:
@@ -84,10 +84,10 @@ def test_a_mutation_is_recovered_from(
 def test_torn_properties_of_the_last_record_end_a_log_of_our_own(
     golden_550_crash: GoldenStore, golden_copy: Callable[[GoldenStore], GoldenStore]
 ) -> None:
-    """Java keeps a record whose last property bytes are zero. So do we in its log, and never in ours."""
+    """Java keeps a record whose last property bytes are zero. So does Orbitlog in Java's log, but not in its own."""
     (mutation,) = (mutation for mutation in MUTATIONS if mutation["name"].startswith("properties of the last record"))
     root = golden_copy(golden_550_crash).store
-    MessageStore.open(root, CONFIG, lambda: 0).close()  # it has a state of ours from now on
+    MessageStore.open(root, CONFIG, lambda: 0).close()  # it has a state file of Orbitlog from now on
     for edit in mutation["edits"]:
         apply(edit, root)
     start_of_last = max(message["commitLogOffset"] for message in MANIFEST["messages"])

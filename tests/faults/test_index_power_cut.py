@@ -95,7 +95,7 @@ def test_the_state_vouches_for_no_key_while_they_are_put_again(monkeypatch: pyte
 
 
 def test_entries_that_cannot_be_those_of_a_log_are_not_kept(starts: list[int]) -> None:
-    """Files that somebody put there, of another store perhaps: the log decides."""
+    """Files of another store that were copied there: the log decides."""
     workload, disk = run(3200)
     assert workload.store is not None
     workload.store.dispatch_once()

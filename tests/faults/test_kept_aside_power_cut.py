@@ -191,7 +191,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 def test_what_waits_outlives_power_cuts(
     part: int, scale: int, checked: Counter[str], loop: asyncio.AbstractEventLoop
 ) -> None:
-    """Work, crash, go on, crash again; between any two steps a look at what a crash would leave."""
+    """Work, crash, continue, crash; between any two steps check what a crash would leave."""
     for round_number in range(scale):
         seed = 7000 + part + 4 * round_number
         print(f"seed {seed}")

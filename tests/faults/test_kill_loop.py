@@ -19,7 +19,7 @@ CYCLES = 20
 
 
 def acknowledged_before_kill(root: Path, seed: int, lines: int) -> list[tuple[int, int, str]]:
-    """Let a writer work until it has acknowledged so many messages, kill it, and return all it said."""
+    """Run a writer until it has acknowledged N messages, kill it, and return its whole output."""
     command = [sys.executable, "-m", "tests.faults.kill_writer", str(root), str(seed)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None

@@ -38,7 +38,7 @@ def check_image(disk: CrashDisk, ledger: Ledger, durable_to: int, now_ms: int) -
             pops.revive()
     pops.close()
     lost = wanted - came - ledger.done
-    assert not lost, f"{sorted(lost)} did not come again"
+    assert not lost, f"{sorted(lost)} was not redelivered"
     if not ledger.is_saving:
         again = places & ledger.done_and_saved
         assert not again, f"{sorted(again)} were done, that was saved, and they came again"
@@ -51,7 +51,7 @@ def one_life(
     pops = Pops(disk, clock)
     ledger.ends = {name: end for name, end in ledger.ends.items() if end <= pops.store.written_to}
     if ledger.is_saving:
-        # One of two files that belong together may be older: what is beyond the offset comes again.
+        # One of two files that belong together may be older: messages past the offset are redelivered.
         ledger.is_saving, ledger.done_and_saved = False, set()
     ledger.standing = set(ledger.done_and_saved)
     out: list[Out] = []
@@ -107,7 +107,7 @@ def one_life(
 
 @pytest.mark.parametrize("part", range(2))
 def test_what_is_out_outlives_power_cuts(part: int, scale: int, checked: Counter[str], repeatable: None) -> None:
-    """Work, crash, go on, crash again; between any two steps a look at what a crash would leave."""
+    """Work, crash, continue, crash; between any two steps check what a crash would leave."""
     for round_number in range(scale):
         seed = 9100 + part + 2 * round_number
         print(f"seed {seed}")

@@ -72,7 +72,7 @@ def check_image(disk: CrashDisk, ledger: Ledger, durable_to: int, now_ms: int) -
             pops.revive()
     pops.close()
     lost = wanted - came - ledger.done
-    assert not lost, f"{sorted(lost)} did not come again"
+    assert not lost, f"{sorted(lost)} was not redelivered"
     if not ledger.is_saving:
         again = places & ledger.done_and_saved
         assert not again, f"{sorted(again)} were done, that was saved, and they came again"
@@ -143,7 +143,7 @@ def one_life(
 
 @pytest.mark.parametrize("part", range(2))
 def test_check_points_outlive_power_cuts(part: int, scale: int, checked: Counter[str], repeatable: None) -> None:
-    """Work, hand over, crash, go on, crash again; between any two steps a look at what a crash would leave."""
+    """Work, hand over, crash, continue, crash; between any two steps check what a crash would leave."""
     for round_number in range(scale):
         seed = 9300 + part + 2 * round_number
         print(f"seed {seed}")

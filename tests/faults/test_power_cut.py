@@ -37,7 +37,7 @@ def test_power_cut_at_any_step(
 @pytest.mark.parametrize("sync_flush", [False, True], ids=["async", "sync"])
 @pytest.mark.parametrize("part", range(4))
 def test_many_lives(sync_flush: bool, part: int, scale: int, checked: Counter[str], use_kernels: UseKernels) -> None:
-    """Crash, recover, go on, crash again: power cuts and kills in any order, some of them while recovering."""
+    """Crash, recover, continue, crash: power cuts and kills in any order, some of them while recovering."""
     use_kernels(part % 2 == 1)
     for run in range(scale):
         seed = 1000 + part + 4 * run
@@ -79,7 +79,7 @@ def end_of_life(workload: Workload, disk: CrashDisk, chance: Random, told: str, 
 
 
 def learn_survivors(workload: Workload, disk: CrashDisk) -> None:
-    """Bring the ledger up to what was recovered: some messages are lost, and some that nobody was told of are there."""
+    """Update the ledger to what was recovered: some messages are lost, and some unacknowledged ones exist."""
     assert workload.store is not None
     workload.ledger.forget_from(workload.store.written_to)
     for message in messages_in(disk.files()):

@@ -25,7 +25,7 @@ AT_ONCE = RetentionPolicy(reserved_hours=0, delete_hours=tuple(range(24)), files
 
 
 class BesideDisk:
-    """The writer's disk as a reader sees it: before each look at it the writer may have gone on."""
+    """The writer's disk as a reader sees it: before each read the writer may have continued."""
 
     def __init__(self, disk: CrashDisk, go_on: Callable[[], None]) -> None:
         self._disk = disk

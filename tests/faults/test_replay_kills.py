@@ -1,4 +1,4 @@
-"""`orbitlog dlq replay` killed over and over: in the end every dead letter was sent again, and none twice."""
+"""`orbitlog dlq replay` killed repeatedly: in the end every dead letter was replayed, and none twice."""
 
 from __future__ import annotations
 

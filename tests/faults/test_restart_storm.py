@@ -51,12 +51,12 @@ class Storm:
                 await message.ack()
 
     async def weather(self, process: ServingProcess, chance: random.Random, restarts: int, kinds: Counter[str]) -> None:
-        """Restart it in every manner; in between wait until somebody was served again."""
+        """Restart it in every manner; in between wait until a client is served."""
         for _ in range(restarts):
             count = len(self.acknowledged)
             deadline = time.monotonic() + CAUGHT_UP_SECONDS_MAX
             while len(self.acknowledged) <= count:
-                assert time.monotonic() < deadline, "nobody is served any more"
+                assert time.monotonic() < deadline, "no client is served any more"
                 await asyncio.sleep(0.01)
             kind = chance.choice(["stopped", "killed", "killed while starting"])
             kinds[f"brokers {kind} under load"] += 1

@@ -164,7 +164,7 @@ class TwoEngines:
 
     @property
     def arrived_before(self) -> int | None:
-        """With sync flush the close itself dispatches what it has just flushed, and nobody waits for that."""
+        """With sync flush the close itself dispatches what it has just flushed, and no client waits for that."""
         return None if not self.workload.config.sync_flush else self._confirmed_at_close
 
     _confirmed_at_close = 0

@@ -1,4 +1,4 @@
-"""`orbitlog up` killed with messages under way: delayed, for a moment, half, sent back, popped.
+"""`orbitlog up` killed with messages in flight: delayed, scheduled, half, sent back, popped.
 
 After the last start each is where it belongs, none was there before its time, and producers are asked about what they
 left open.

@@ -1,4 +1,4 @@
-"""Two threads of which one runs at a time, changing over where a seed says: the same run for the same seed."""
+"""Two threads of which one runs at a time; a seed decides where they switch: the same run for the same seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PATIENCE_S = 60
 
 
 class Turns:
-    """Runs work beside the calling thread; both call `may_change` where the other may go on."""
+    """Runs work beside the calling thread; both call `may_change` where the other may continue."""
 
     def __init__(self, chance: Random, likelihood: float) -> None:
         self._chance = chance
@@ -52,7 +52,7 @@ class Turns:
             self.change()
 
     def change(self) -> None:
-        """Let the other thread go on, and return when it is this one's turn again."""
+        """Let the other thread continue, and return when it is this one's turn."""
         is_other = threading.current_thread() is self._other
         if self._other_is_done:
             return
@@ -67,7 +67,7 @@ class Turns:
 
 
 class TurnLock:
-    """A lock for threads that take turns: who has to wait lets the other go on."""
+    """A lock for threads that take turns: a thread that has to wait lets the other continue."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

@@ -31,7 +31,7 @@ def _nothing_outlives_the_session() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def packages_of() -> Callable[[str], ApachePackages]:
-    """The packages of a version; skips the test where they cannot be had."""
+    """The packages of a version; skips the test if they are not available."""
 
     def get(version: str) -> ApachePackages:
         try:
@@ -84,7 +84,7 @@ def driver_of(
 def client(
     request: pytest.FixtureRequest, driver_of: Callable[[str], Driver], system_of: Callable[[str], System]
 ) -> Iterator[Client]:
-    """A client at a system, as the mark of the test says; what it started ends with the test."""
+    """A client at a system, by the mark of the test; what it started ends with the test."""
     pair: Pair = request.param
     made = Client(driver_of(pair[0]), system_of(pair[1]))
     yield made

@@ -470,7 +470,7 @@ class SwitchedOffGroup(State):
 
 
 class UnknownNames(State):
-    """Topics and groups that nobody created stay unknown (autoCreateTopicEnable=false and its twin for groups)."""
+    """Topics and groups that were not created stay unknown (autoCreateTopicEnable=false and its twin for groups)."""
 
     def take(self, turn: Turn) -> None:
         client = turn.client

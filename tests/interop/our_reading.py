@@ -1,4 +1,4 @@
-"""What our code says about a store: every record as the official client would print it, and all that is derived."""
+"""Orbitlog's reading of a store: every record as the official client would print it, and all that is derived."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def compat_of(packages: ApachePackages) -> Compat:
 
 
 def broker_settings(geometry: StoreGeometry, **more: object) -> dict[str, object]:
-    """Keys of broker.conf that make a broker's files the size of ours."""
+    """Keys of broker.conf that give a broker's files the sizes of Orbitlog's."""
     return {
         "mappedFileSizeCommitLog": geometry.segment_bytes,
         "mappedFileSizeConsumeQueue": geometry.queue_file_bytes,
@@ -137,7 +137,7 @@ def derived_on_disk(store: StoreFiles) -> Derived:
 
 
 def differences(ours: Derived, theirs: Derived) -> Iterator[str]:
-    """Say where two derivations differ, with the bytes; nothing where they do not."""
+    """Return where two derivations differ, with the bytes; nothing if they do not."""
     for key in sorted(ours.queues.keys() | theirs.queues.keys()):
         if key not in ours.queues or key not in theirs.queues:
             yield f"queue file {key}: only {'theirs' if key in theirs.queues else 'ours'}"
@@ -161,7 +161,7 @@ def _byte_difference(name: str, ours: np.ndarray, theirs: np.ndarray) -> Iterato
 
 
 def lacks_one_key(ours: Derived, theirs: Derived) -> bool:
-    """Tell whether all is the same but for the last key of the last index file, which a killed broker was putting.
+    """Return whether all is the same but for the last key of the last index file, which a killed broker was putting.
 
     It writes the entry, then the slot that leads there, then the counts of the header.
     """

@@ -186,7 +186,7 @@ def many_queues(client: BenchClient) -> None:
 
 
 def fewer_queues_later(client: BenchClient) -> None:
-    """Messages of six queues are there, and no client is told of them."""
+    """Messages of six queues exist, and routes hide them from clients."""
     topic = client.topic("Narrowed", queues=8)
     client.send(client.producer(), topic, count=16, body="wide")
     client.topic("Narrowed", queues=2)

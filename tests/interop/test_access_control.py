@@ -8,46 +8,22 @@ docs/access-control.md describes; a cell that Orbitlog allows and Apache's broke
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from orbitlog.access.credentials import Credentials
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.command import Command
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.processes import java_command, run_program
-from tests.interop.harness.systems import APACHE_497, APACHE_550, ORBITLOG, System, make_system
+from tests.interop.harness.secured_systems import ROLES, prepare, running
+from tests.interop.harness.systems import APACHE_497, APACHE_550, ORBITLOG, System
 
 pytestmark = pytest.mark.interop
 
 SECONDS = 20.0
-ROLES = {
-    "admin": Credentials("admin-user", "admin-secret"),
-    "writer": Credentials("writer-user", "writer-secret"),
-    "reader": Credentials("reader-user", "reader-secret"),
-    "denied": Credentials("denied-user", "denied-secret"),
-    "stranger": Credentials("stranger-user", "stranger-secret"),
-    "wrong secret": Credentials("admin-user", "wrong-secret"),
-}
-PLAIN = """accounts:
-- {accessKey: admin-user, secretKey: admin-secret, admin: true}
-- {accessKey: writer-user, secretKey: writer-secret, topicPerms: [Mine=PUB], groupPerms: [other=DENY]}
-- accessKey: reader-user
-  secretKey: reader-secret
-  topicPerms: [Mine=SUB]
-  groupPerms: [mine=SUB]
-- {accessKey: denied-user, secretKey: denied-secret, defaultTopicPerm: DENY, defaultGroupPerm: DENY}
-"""
-POLICIES = {
-    "writer-user": [("Topic:Mine", ["Pub"], "Allow")],
-    "reader-user": [("Topic:Mine", ["Sub", "Get"], "Allow"), ("Group:mine", ["Sub", "Get"], "Allow")],
-    "denied-user": [("*", ["All"], "Deny")],
-}
 SEND = {"a": "P", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "j": "0", "k": "false", "m": "false"}
 PULL = {"queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "0", "commitOffset": "0"}
 PULL |= {"suspendTimeoutMillis": "0", "subVersion": "0", "subscription": "*"}
@@ -98,38 +74,6 @@ CELLS = (
 RESOURCES = (("Mine", "mine"), ("Other", "other"))
 
 
-@contextmanager
-def running(
-    kind: str, generation: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
-) -> Iterator[System]:
-    admin = ROLES["admin"]
-    home = tmp_path / kind / "home"
-    if generation == "1.0":
-        settings: dict[str, object] = {"aclEnable": "true"}
-        if kind == ORBITLOG:
-            settings["rocketmqHome"] = str(home)
-        (home / "conf").mkdir(parents=True, exist_ok=True)
-        (home / "conf" / "plain_acl.yml").write_text(PLAIN)
-    else:
-        user = {"username": admin.access_key, "password": admin.secret_key}
-        inner = {"accessKey": admin.access_key, "secretKey": admin.secret_key}
-        provider = "org.apache.rocketmq.auth.{0}.provider.Local{1}MetadataProvider"
-        settings = {
-            "authenticationEnabled": "true",
-            "authorizationEnabled": "true",
-            "authenticationMetadataProvider": provider.format("authentication", "Authentication"),
-            "authorizationMetadataProvider": provider.format("authorization", "Authorization"),
-            "initAuthenticationUser": json.dumps(user, separators=(",", ":")),
-            "innerClientAuthenticationCredentials": json.dumps(inner, separators=(",", ":")),
-        }
-    system = make_system(kind, tmp_path / kind, packages_of, settings)
-    system.start()
-    try:
-        yield system
-    finally:
-        system.kill()
-
-
 async def request(client: RemotingClient, address: str, cell: Cell, role: str, topic: str, group: str) -> Command:
     fields = {name: text.format(topic=topic, group=group) for name, text in cell.fields.items()}
     body = cell.body.format(topic=topic, group=group) if "{" in cell.body else cell.body
@@ -144,30 +88,6 @@ def is_refused(answer: Command) -> bool:
         return True
     words = ("has no permission", "check signature failed", "is not found", "not found.", "access rights")
     return answer.code == 16 and any(word in remark for word in words)
-
-
-async def prepare(client: RemotingClient, system: System, generation: str) -> None:
-    """Create topics, and in 2.0 users and policies, by Java's codes."""
-    admin = ROLES["admin"]
-
-    async def manage(code: int, body: object = None, **fields: str) -> None:
-        raw = b"" if body is None else json.dumps(body).encode()
-        command = Command(code, ext_fields=fields, body=raw)
-        admin.sign(command)
-        answer = await client.invoke(system.broker_address, command, SECONDS)
-        assert answer.code == 0, (code, answer.remark)
-
-    for topic in ("Mine", "Other"):
-        more = {"readQueueNums": "1", "writeQueueNums": "1", "perm": "6", "topicFilterType": "SINGLE_TAG"}
-        await manage(17, topic=topic, defaultTopic="TBW102", order="false", **more)
-    if generation == "2.0":
-        for role in ("writer", "reader", "denied"):
-            credentials = ROLES[role]
-            name = credentials.access_key
-            await manage(3001, {"password": credentials.secret_key, "userType": "Normal"}, username=name)
-            entries = [{"resource": res, "actions": act, "decision": dec} for res, act, dec in POLICIES[name]]
-            policies = [{"policyType": "Custom", "entries": entries}]
-            await manage(3006, {"subject": f"User:{name}", "policies": policies}, subject=f"User:{name}")
 
 
 def decisions(system: System, generation: str) -> dict[tuple[int, str, str], bool]:

@@ -73,7 +73,7 @@ def test_any_delay_is_kept(client: Client) -> None:
 
 @java_550_client
 def test_a_delay_of_days(client: Client) -> None:
-    """Apache's broker takes three days at most; ours knows no bound unless `timerMaxDelaySec` is set."""
+    """Apache's broker accepts three days at most; Orbitlog has no limit unless `timerMaxDelaySec` is set."""
     topic = client.topic("Days", queues=1)
     words = {"body": "late", "system.TIMER_DELAY_SEC": 4 * 86_400}
     if client.system.kind == ORBITLOG:

@@ -1,4 +1,4 @@
-"""Stores of Apache brokers, damaged, mended by the doctor, and judged by brokers of the same version."""
+"""Stores of Apache brokers, damaged, repaired by the doctor, and judged by brokers of the same version."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_apache_broker_serves_a_repaired_store(
 def test_an_apache_broker_makes_damaged_timer_files_again(
     golden_550_crash: GoldenStore, packages_of: Callable[[str], ApachePackages], tmp_path: Path
 ) -> None:
-    """Of a wheel of the wrong size Java says that it is, and ends."""
+    """Java reports a wheel of the wrong size, and ends."""
     root = golden_550_crash.copy_to(tmp_path / "store").store
     timer_log = find_store_files(root).timer_log[0].path.read_bytes()
     units = [one for _, one in scan_timer_log(timer_log) if isinstance(one, TimerLogUnit)]
@@ -87,7 +87,7 @@ def test_an_apache_broker_makes_damaged_timer_files_again(
         second = unit.due_time_ms // 1000
         assert int.from_bytes(wheel[second % (len(wheel) // 32) * 32 :][:8], "big") == second, unit
     came = [message for message in timed_messages(root) if message.physical_offset > end]
-    assert len(came) <= len(waiting), "what was delivered came again"
+    assert len(came) <= len(waiting), "a delivered message was redelivered"
 
 
 def timed_messages(root: Path) -> list[Message]:

@@ -1,4 +1,4 @@
-"""Every kind of damage of the zoo, mended by the doctor: Apache's brokers serve each message that was still there."""
+"""Every kind of damage of the zoo, repaired by the doctor: Apache's brokers serve each message that was readable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.damage_zoo import ZOO
 pytestmark = pytest.mark.interop
 
 GOLDEN_OF = {"4.9.7": "golden_497", "5.5.0": "golden_550_crash"}
-# A store that was closed has its queues believed; those of a killed broker are derived again.
+# The queues of a closed store are used as they are; those of a killed broker are rebuilt.
 WAS_KILLED = {"4.9.7": False, "5.5.0": True}
 MESSAGES_MIN = 200
 

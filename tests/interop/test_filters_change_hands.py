@@ -23,7 +23,7 @@ SECONDS_MAX = 60
 
 
 def filters_in(store: Path) -> dict[str, dict[str, Any]]:
-    """Return what the file says of each group."""
+    """Return the entry of each group in the file."""
     path = store / "config" / "consumerFilter.json"
     table = decode_filters(path.read_text()) if path.exists() else decode_filters("{}")
     return {

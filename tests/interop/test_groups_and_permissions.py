@@ -14,7 +14,7 @@ from tests.interop.harness.matrix import JAVA_497, java_550_client, java_binary_
 
 pytestmark = pytest.mark.interop
 
-# Java stops a queue that is reset, waits ten seconds, and goes on.
+# Java stops a queue that is reset, waits ten seconds, and continues.
 RESET_SECONDS_MAX = 90
 QUIET_SECONDS = 3
 

@@ -1,4 +1,4 @@
-"""The harness keeps its promises: nothing outlives the tests, and what cannot be had is a reason to skip."""
+"""The harness: nothing outlives the tests, and tests are skipped if a package is not available."""
 
 from __future__ import annotations
 

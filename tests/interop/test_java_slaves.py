@@ -14,19 +14,11 @@ from tests.interop.harness.cluster import BROKER_NAME, Ports, server_command, st
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.processes import ServerProcess
+from tests.interop.harness.store_copies import CATCH_UP_SECONDS, FILES, RESTARTS, has_same_log, queue_files
 from tests.interop.harness.systems import OrbitlogSystem
 
 pytestmark = pytest.mark.interop
 
-SEGMENT_BYTES = 1024 * 1024
-FILES = {
-    "mappedFileSizeCommitLog": SEGMENT_BYTES,
-    "mappedFileSizeConsumeQueue": 20 * 1000,
-    "maxHashSlotNum": 1000,
-    "maxIndexNum": 4000,
-}
-CATCH_UP_SECONDS = 120
-RESTARTS = 5
 OK, SLAVE_NOT_AVAILABLE = "SEND_OK", "SLAVE_NOT_AVAILABLE"
 
 
@@ -48,21 +40,6 @@ def java_slave(packages: ApachePackages, directory: Path, master: OrbitlogSystem
         yield slave
     finally:
         slave.kill()
-
-
-def has_same_log(ours: Path, theirs: Path) -> bool:
-    """Compare the segments that have data; either side may have prepared one more."""
-    for segment in sorted((ours / "commitlog").iterdir()):
-        content = segment.read_bytes()
-        copy = theirs / "commitlog" / segment.name
-        if content.strip(b"\0") and (not copy.exists() or copy.read_bytes() != content):
-            return False
-    return True
-
-
-def queue_files(store: Path, topic: str) -> dict[str, bytes]:
-    root = store / "consumequeue" / topic
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])

@@ -1,4 +1,4 @@
-"""Our commands over what a broker keeps aside, at Apache's broker and at ours: they read topics, so both must do."""
+"""Commands over pending messages, at Apache's broker and at Orbitlog: they read topics, so both must answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache's servers and ours together: each other's brokers at each other's name servers, and both in one cluster."""
+"""Apache's servers and Orbitlog's together: brokers at the other's name servers, and both in one cluster."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_one_topic_over_both(
         first.wait(lambda: len(first.bodies() | second.bodies()) == 80, 60, "all from both")
         assert bodies(first.messages + second.messages) == bodies(sent)
 
-        # Each goes on alone when the other ends, and both again when it comes back.
+        # Each continues alone when the other ends, and both when it is back.
         servers.brokers[OURS].kill()
         deadline = time.monotonic() + 60
         alone: list[dict[str, object]] = []

@@ -66,12 +66,12 @@ MEANT = {
     "getBrokerConfig": Meant(
         "settings of what we do not have are not listed; some are ours alone",
         theirs=r"\w+",
-        ours=r"accessFile|compat|dispatchEngine|maxRetryQueueNums|serverConnectionsMax|vipChannelEnable",
+        ours=r"accessFile|user\w+Max|authenticationFailuresPerMinuteMax|compat|dispatchEngine|maxRetryQueueNums|serverConnectionsMax|vipChannelEnable",
     ),
     "getNamesrvConfig": Meant(
         "settings of what we do not have, paths and addresses are not told; access control of the name server is ours",
         theirs=r"\w+",
-        ours=r"connectionsMax|aclEnable|auth(entication|orization)Enabled|initAuthenticationUser"
+        ours=r"connectionsMax|user\w+Max|authenticationFailuresPerMinuteMax|aclEnable|auth(entication|orization)Enabled|initAuthenticationUser"
         r"|innerClientAuthenticationCredentials",
     ),
     "wipeWritePerm": _COUNT,

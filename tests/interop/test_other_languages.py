@@ -94,7 +94,7 @@ def test_broadcasting_reaches_every_instance(client: Client, java: Client) -> No
     topic, group = java.topic("Broadcast"), client.group("broadcast")
     pushes = [client.push(topic, group, broadcasting=True) for _ in range(2)]
     if client.language == "cpp":
-        # It starts at the end of each queue, and finds that only a moment after its start.
+        # It starts at the end of each queue, which it learns only shortly after its start.
         time.sleep(3)
     sent = java.send(java.producer(), topic, count=12, body="to all")
     for push in pushes:

@@ -1,4 +1,4 @@
-"""Our commands of every day at brokers of Apache's, of both versions, and at ours: the same words, the same results."""
+"""Everyday commands at Apache's brokers of both versions, and at Orbitlog: the same words, the same results."""
 
 from __future__ import annotations
 

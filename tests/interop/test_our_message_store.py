@@ -106,7 +106,7 @@ def test_java_broker_serves_every_message_and_orbitlog_continues_after_it(
 
 
 def go_on_after_the_broker(store: OurStore, sent_count: int) -> None:
-    """Open what the broker closed: our messages, then its own, and then more of ours in the same queues."""
+    """Open what the broker closed: Orbitlog's messages, the broker's, then more of Orbitlog's in the same queues."""
     with MessageStore.open(store.root, config_for(store.compat), lambda: int(time.time() * 1000)) as reopened:
         assert reopened.damage == []
         messages = our_reading.read_log(our_reading.look_at(store.root), GEOMETRY)

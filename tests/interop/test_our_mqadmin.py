@@ -21,7 +21,7 @@ pytestmark = pytest.mark.interop
 
 PROGRAM = Path(sys.executable).with_name("orbitlog")
 THEIRS, OURS = "theirs", "ours"
-# The tool of 5.5 prints a column more than that of 5.3, for an index that is not ours.
+# The tool of 5.5 prints a column more than that of 5.3, for an index that Orbitlog does not have.
 ONLY_5_5 = {"queryMsgByKey": re.compile(r" (#IndexKey|TIME@AdminTopic@K@.*)$")}
 # Their client makes a retry topic for the tool itself, and so counts one more.
 COUNTED = ("wipeWritePerm", "addWritePerm")
@@ -70,7 +70,7 @@ def transcripts(
 
 
 def said(name: str, lines: Sequence[str]) -> list[str]:
-    """What a tool said: of a complaint its code and sentence, not who threw it."""
+    """The output of a tool: of an error its code and sentence, not the class that threw it."""
     kept = []
     for line in lines:
         if line.startswith("!"):

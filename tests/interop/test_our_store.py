@@ -1,4 +1,4 @@
-"""Stores that we write, judged by real brokers: they open them, serve every message, and go on where we stopped."""
+"""Stores that Orbitlog writes, judged by Apache's brokers: they open them, serve every message, and continue them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def write_store(root: Path, compat: Compat, store_host: str, *, with_delayed: bo
 
 @dataclass(frozen=True)
 class Judged:
-    """A store of ours after a broker had it: its answers about our messages, and what it took after them."""
+    """A store of Orbitlog after a broker had it: its answers about those messages, and what it stored after them."""
 
     store: OurStore
     before: Path
@@ -103,7 +103,7 @@ def wait_for_deliveries(cluster: Cluster, store: OurStore) -> dict[tuple[str, in
 
 
 def key_requests(store: OurStore) -> list[tuple[str, str, str]]:
-    """Every eleventh message's keys, and keys that nobody has."""
+    """Every eleventh message's keys, and keys that no message has."""
     keys = {
         (message.topic, key)
         for message in list(store.messages.values())[::11]
@@ -199,7 +199,7 @@ def test_bytes_of_the_log_are_unchanged(judged: Judged) -> None:
 
 
 def test_the_broker_went_on_where_we_stopped(judged: Judged) -> None:
-    """Everything derived from our records and then theirs is in one row, as if one of us had written all of it."""
+    """Everything derived from Orbitlog's and then Java's records is as if one broker had written all of it."""
     files = our_reading.look_at(judged.store.root)
     messages = our_reading.read_log(files, GEOMETRY)
     assert len(messages) >= len(judged.store.messages) + len(judged.sent)

@@ -57,7 +57,7 @@ def bases_in(directory: Path) -> set[int]:
 
 
 def check_places(directories: Iterable[Path], *, first: int = 0) -> None:
-    """Assert that every segment from `first` on is where its number modulo the sorted directories says."""
+    """Assert that every segment from `first` on is in the directory of its number modulo the sorted directories."""
     ordered = sorted(directories, key=str)
     for number, directory in enumerate(ordered):
         for base in bases_in(directory):

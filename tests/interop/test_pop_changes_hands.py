@@ -1,6 +1,6 @@
-"""Messages that POP consumers have not acknowledged when the store goes to Apache's broker and back: each comes again.
+"""Messages not acknowledged by POP consumers when a store moves to Apache's broker and back are redelivered.
 
-Acknowledged plus remaining is everything that was sent, at every step; what was acknowledged does not come again.
+Acknowledged plus remaining is everything that was sent, at every step; nothing acknowledged is redelivered.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def test_what_java_gave_out_is_delivered_by_orbitlog_and_back(
 def test_a_killed_orbitlog_leaves_everything_for_java(
     tmp_path: Path, packages_of: Callable[[str], ApachePackages], driver_of: Callable[[str], Driver]
 ) -> None:
-    """Nothing is lost, and no message comes again whose acknowledgement was saved."""
+    """Nothing is lost, and no message is redelivered whose acknowledgement was saved."""
     hands = Hands(packages_of("5.5.0"), driver_of("java-5.5.0"), tmp_path, {})
     try:
         with hands.at(hands.ours, is_killed=True) as (client, pops):

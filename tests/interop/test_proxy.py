@@ -1,4 +1,4 @@
-"""gRPC clients through Apache's proxy: what it asks of a broker by POP, ours answers as Apache's does."""
+"""gRPC clients through Apache's proxy: Orbitlog answers its POP requests as Apache's broker does."""
 
 from __future__ import annotations
 

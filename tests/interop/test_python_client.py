@@ -1,4 +1,4 @@
-"""Our Python client at Apache's brokers, and beside Apache's clients: what it does at ours, it must do there.
+"""Orbitlog's Python client at Apache's brokers, and beside Apache's clients: it must behave as at Orbitlog.
 
 The scenarios are those of `tests/client`, which every run of the tests tries at our own broker.
 """
@@ -207,7 +207,7 @@ def test_mqadmin_looks_into_a_python_consumer(client: Client) -> None:
 
 
 def test_a_new_group_may_begin_at_the_end(system: System) -> None:
-    """4.9 says 0 for a group that was never there, as long as the queue holds its first message; 5.x can be asked."""
+    """4.9 answers 0 for an unknown group while the queue has its first message; 5.x has a request for it."""
 
     async def scenario() -> None:
         async with connect(f"rocketmq://{system.name_server_address}") as mq:

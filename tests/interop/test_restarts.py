@@ -67,7 +67,7 @@ def test_a_broker_comes_back_with_everything(client: Client, end: str) -> None:
     again = client.push(topic, group)
     again.wait_for(28)
     time.sleep(0.5)
-    assert bodies(again.messages) == bodies(second) | bodies(third), "what was consumed before does not come again"
+    assert bodies(again.messages) == bodies(second) | bodies(third), "consumed messages are not redelivered"
     found = client.call("queryByKey", topic=topic, key="second-7")["messages"]
     assert bodies(found) == {second[7]["bodySha256"]}
     seen = client.call("viewById", topic=topic, id=first[5]["offsetMsgId"])["found"]
@@ -104,4 +104,4 @@ def test_running_clients_find_a_broker_that_was_killed(client: Client) -> None:
     for one in push.messages:
         assert places.setdefault((one["queueId"], one["queueOffset"]), one["bodySha256"]) == one["bodySha256"]
     for one in ledger:
-        assert places[one["queueId"], one["queueOffset"]] == one["bodySha256"], "not where the answer said"
+        assert places[one["queueId"], one["queueOffset"]] == one["bodySha256"], "not at the offset of the response"

@@ -1,4 +1,4 @@
-"""Official Java clients send in every way they know; what is stored is what was sent, where it was said to be."""
+"""Official Java clients send in every mode; what is stored is what was sent, at the acknowledged offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def stored(client: Client, topic: str, queues: int, count: int) -> list[JsonObject]:
-    """All messages of a topic, pulled queue by queue; waits until there are so many."""
+    """All messages of a topic, pulled queue by queue; waits until there are N."""
     consumer = client.pull_consumer(client.group("readers"))
     found: list[JsonObject] = []
 
@@ -160,7 +160,7 @@ def test_ten_thousand_messages_of_any_size_in_queue_order(client: Client) -> Non
     push = client.push(topic, client.group("ordered"), orderly=True, batch=16)
     came = push.wait_for(10_000, seconds_max=120)
     expected = places(sent)
-    assert len(expected) == 10_000, "two messages were said to be at one place"
+    assert len(expected) == 10_000, "two messages were acknowledged at one offset"
     for queue_id in range(4):
         of_queue = [one for one in came if one["queueId"] == queue_id]
         assert [one["queueOffset"] for one in of_queue] == list(range(len(of_queue)))

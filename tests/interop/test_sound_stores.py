@@ -33,9 +33,9 @@ CLOSED, KILLED = "closed", "killed"
 BATCH = 8
 # Kinds that a check rightly reports, by feature and version; nothing else may come with them.
 EXPECTED: dict[tuple[str, str], set[str]] = {
-    # No file tells this store from one whose queue directory was deleted.
+    # No file distinguishes this store from one whose queue directory was deleted.
     **{("created-again-empty", version): {"queue file"} for version in BOTH},
-    # Messages are in queues of which clients are not told.
+    # Messages are in queues that routes hide from clients.
     **{("fewer-queues-later", version): {"queue count"} for version in BOTH},
     # Without its broker.conf a store with messageIndexEnable=false looks like one whose index was deleted.
     **{("no-index", version): {"index"} for version in BOTH},

@@ -1,4 +1,4 @@
-"""Java's own filter classes and ours give the same answers: to the table of the unit tests, and to random words."""
+"""Java's filter classes and Orbitlog's give the same answers: to the table of the unit tests, and to random words."""
 
 from __future__ import annotations
 

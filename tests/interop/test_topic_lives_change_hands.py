@@ -1,4 +1,4 @@
-"""Topics deleted and created again while a store goes from Apache's broker to ours and back: no life is mixed up."""
+"""Topics deleted and recreated while a store moves from Apache's broker to Orbitlog and back: no life is mixed up."""
 
 from __future__ import annotations
 
@@ -194,3 +194,44 @@ def test_recreated_topics_of_a_killed_apache_broker_keep_their_last_life(
     assert all(after[path] == before[path] for path in before if "/Twice/" not in path)
     with store.turn(store.theirs) as hands:
         hands.check()
+
+
+def live_many_times(hands: Hands, owner: str) -> None:
+    """Delete and create topics several times in a row: longer, shorter and empty lives, one queue or another."""
+    for number, (count, queue) in enumerate([(13, 0), (2, 1), (0, 0), (25, 3), (1, 0), (4, 2)]):
+        hands.create("Twice", "Spread")
+        label = f"{owner}{number}"
+        if count:
+            hands.send("Twice", label, count)
+            hands.send("Spread", label, count, queue)
+        hands.send("Kept", label, 1)
+        time.sleep(0.5)  # dispatched, so that a deletion finds everything
+        hands.delete("Twice", "Spread")
+        hands.delete("Spread")  # of a topic that does not exist any more
+    hands.create("Twice", "Spread")
+    hands.send("Twice", owner, 3)
+    hands.send("Spread", owner, 12, 1)
+    time.sleep(0.5)
+
+
+@pytest.mark.parametrize("version", LINES)
+def test_topics_deleted_and_recreated_many_times_keep_their_last_life_at_both_brokers(
+    version: str, store_of: Callable[[str], Store]
+) -> None:
+    store = store_of(version)
+    for number, system in enumerate((store.theirs, store.ours, store.theirs, store.ours)):
+        with store.turn(system, killed=number == 1) as hands:
+            hands.check()
+            if not number:
+                hands.create("Kept")
+            else:
+                hands.delete("Twice", "Spread")
+            live_many_times(hands, f"turn{number}")
+            hands.check()
+        if system is store.ours:  # after a kill Apache's broker would derive deleted lives, also those of its own
+            with store.turn(system) as hands:
+                hands.check()
+        before = queue_files(store.path)
+    with store.turn(store.theirs) as hands:
+        hands.check()
+    assert queue_files(store.path) == before

@@ -109,7 +109,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
 }
 
 
-# These tell what they found instead of raising; the last refuses everything.
+# These report what they found instead of raising; the last refuses everything.
 ONE_OUTCOME = {
     "scan_messages": {True},
     "scan_messages without CRC": {True},
@@ -121,7 +121,7 @@ ONE_OUTCOME = {
 
 
 def accepts(decode: Callable[[bytes], object], data: bytes) -> bool:
-    """Tell whether bytes are taken; any error that is not ours comes through."""
+    """Return whether bytes are accepted; any error other than Orbitlog's is raised."""
     try:
         decode(data)
     except OrbitlogError:

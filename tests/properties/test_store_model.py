@@ -1,6 +1,6 @@
 """The store against a model of it: a list of messages a queue, and a dictionary of keys.
 
-Random operations, reopening and deletion among them; whatever the store answers, the model must have said before.
+Random operations, with reopening and deletion; every answer of the store must equal the model's.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ TOPIC, GROUP = "Soak", "steady"
 
 
 class EverydayLoad:
-    """Runs until told to stop, and keeps a ledger of what was acknowledged and what came out."""
+    """Runs until it is stopped, and keeps a ledger of what was acknowledged and what was consumed."""
 
     def __init__(self, name_server: str, broker: str, seed: int) -> None:
         self._name_server = name_server
@@ -34,7 +34,7 @@ class EverydayLoad:
 
     @property
     def activities(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        """Everything that goes on at a time; each ends soon after `stop`."""
+        """All concurrent loads; each ends soon after `stop`."""
         return [self._send, self._send, self._consume, self._join_and_leave, self._operate, self._misbehave]
 
     def _connect(self, **options: Any) -> ClientContext:

@@ -16,14 +16,14 @@ STOP_SECONDS_MAX = 60
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the process holds at a moment: memory of its own (not pages of mapped files), and descriptors."""
+    """What the process holds at a time: memory of its own (not pages of mapped files), and descriptors."""
 
     memory_mib: float
     descriptors: int
 
 
 class ServingProcess:
-    """A name server and a broker over one store, which can be stopped, killed and started again at the same ports."""
+    """A name server and a broker over one store, which can be stopped, killed and restarted at the same ports."""
 
     def __init__(self, store: Path, *settings: str) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class ServingProcess:
 
 
 def _own_port() -> str:
-    """Find a port that stays free between a stop and the next start: none that the system gives to whoever asks."""
+    """Find a port that stays free between a stop and the next start: none of the system's ephemeral range."""
     while True:
         port = random.SystemRandom().randrange(20_000, 30_000)
         with socket.socket() as probe:

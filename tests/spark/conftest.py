@@ -63,7 +63,7 @@ class Cluster:
     log: Path
 
     def run_all(self, *commands: list[str | Path]) -> list[list[dict[str, Any]]]:
-        """Run `orbitlog` commands that succeed and print JSON lines, all in one application; returns what they said."""
+        """Run `orbitlog` commands that succeed and print JSON lines, all in one application; return their output."""
         told = [[*map(str, command), "--json", "--master", self.url] for command in commands]
         command = [sys.executable, "-c", COMMANDS, json.dumps(told)]
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=600)

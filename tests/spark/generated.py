@@ -28,7 +28,7 @@ def write_store(root: Path, *, messages: int, seed: int) -> Path:
 
 
 def derived_files(root: Path) -> dict[str, bytes]:
-    """Read everything derived, by its path; index files by their number, for their names tell only a time."""
+    """Read everything derived, by its path; index files by their number, for their names contain only a time."""
     files = {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in (root / "consumequeue").rglob("*")

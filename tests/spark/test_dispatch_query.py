@@ -145,7 +145,7 @@ def test_a_broker_whose_spark_is_killed_dispatches_itself_until_it_is_back(tmp_p
                         epoch = wait_for_spark(root, 0)
                         os.kill(child_of(broker.pid, b"dispatch"), signal.SIGKILL)
                     if len(found) == 20:
-                        # It is started again beside a broker that dispatches, and asks for its work.
+                        # It is restarted beside a broker that dispatches, and asks for its work.
                         wait_for_spark(root, epoch)
                     if len(found) == len(sent):
                         break

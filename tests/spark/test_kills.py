@@ -1,4 +1,4 @@
-"""kill -9 on drivers and workers at random moments of rebuilds, dispatch and exports: nothing is lost or there twice.
+"""kill -9 on drivers and workers at random times of rebuilds, dispatch and exports: nothing is lost or duplicated.
 
 A few kills here; `make cluster` makes a hundred (ORBITLOG_KILLS), a good part of them on a cluster of a master and two
 workers, where executors die as often as drivers and Python workers do. The seed is printed; ORBITLOG_SEED repeats its
@@ -65,7 +65,7 @@ class Driver:
         self._process.stdin.flush()
 
     def answer(self, timeout_s: float) -> str | None:
-        """Return the answer to a job, or None where it does not come in time."""
+        """Return the answer to a job, or None if it does not come in time."""
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], timeout_s)
         return self._process.stdout.readline().strip() if ready else None

@@ -200,7 +200,7 @@ def test_on_a_cluster(spark_cluster: Cluster, generated: Path, golden_497: Golde
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert len(list(marks.glob("derive-1-*"))) >= 2, "no task was tried again"
+    assert len(list(marks.glob("derive-1-*"))) >= 2, "no task was retried"
     if len(set(WORKER_HOSTS)) > 1:
         assert len(list(marks.glob("derive-0-*"))) >= 2, "no task was run twice at once"
     for report in found["workers"]:

@@ -32,7 +32,7 @@ def test_everything_is_shown_and_holds(tmp_path: Path) -> None:
     assert sum(row["orders"] for row in shown["sql"]["rows"]) == shown["exported"]["rowsRead"] == orders
     assert shown["doctor"]["different"] == shown["spark"]["different"] == []
     assert shown["doctor"]["files"] == shown["spark"]["files"]
-    # What it says can be looked at with other programs.
+    # Other programs can read the results.
     table = pq.read_table(report["places"]["table"], columns=["price"])
     assert table.num_rows == orders and table["price"].null_count == 0
     assert Path(report["places"]["chart"]).read_bytes().startswith(b"\x89PNG")

@@ -51,6 +51,9 @@ class FakeTransport:
     def get_extra_info(self, name: str, default: object = None) -> object:
         return {"peername": PEER, "sockname": ("127.0.0.1", 10_911)}.get(name, default)
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def is_closing(self) -> bool:
         return self.is_closed
 

@@ -12,6 +12,7 @@ import uvloop
 from orbitlog.remoting.connection import Handler
 from orbitlog.remoting.flow import RemotingLimits
 from orbitlog.remoting.server import RemotingServer
+from orbitlog.remoting.tls.server_tls import ServerTls
 from orbitlog.wire.command import Command, encode_command
 from orbitlog.wire.frames import FrameDecoder
 
@@ -25,8 +26,10 @@ def run(test: Coroutine[Any, Any, None], *, plain: bool = False) -> None:
 
 
 @asynccontextmanager
-async def serving(handler: Handler, limits: RemotingLimits | None = None) -> AsyncIterator[RemotingServer]:
-    server = RemotingServer(handler, limits=limits)
+async def serving(
+    handler: Handler, limits: RemotingLimits | None = None, tls: ServerTls | None = None
+) -> AsyncIterator[RemotingServer]:
+    server = RemotingServer(handler, limits=limits, tls=tls)
     await server.start()
     try:
         yield server

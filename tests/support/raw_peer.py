@@ -19,6 +19,7 @@ class RawAnswer(NamedTuple):
     remark: str
     fields: dict[str, str]
     body: bytes
+    flag: int = 1
 
 
 def raw_frame(
@@ -75,7 +76,8 @@ class RawPeer:
         content = self._take(total - 4)
         header = orjson.loads(content[:header_bytes])
         fields = header.get("extFields") or {}
-        return RawAnswer(header["code"], header["opaque"], header.get("remark") or "", fields, content[header_bytes:])
+        remark, body = header.get("remark") or "", content[header_bytes:]
+        return RawAnswer(header["code"], header["opaque"], remark, fields, body, header["flag"])
 
     def is_closed_by_server(self) -> bool:
         """Read to the end of the connection; return whether the server closed it within the time limit."""

@@ -21,11 +21,12 @@ SECURE = {
     "authenticationEnabled": "true",
     "authorizationEnabled": "true",
     "initAuthenticationUser": json.dumps({"username": ROOT.access_key, "password": ROOT.secret_key}),
+    "authenticationFailuresPerMinuteMax": "1000000",  # tests fail often, and must not wait for it
 }
 
 
 def secured(tmp_path: Path, work: Callable[[Desk], Awaitable[None]], **settings: str) -> None:
-    at_desk(tmp_path, work, **SECURE, **settings)
+    at_desk(tmp_path, work, **{**SECURE, **settings})
 
 
 async def ask(

@@ -1,4 +1,4 @@
-"""The verbs of `orbitlog mqadmin` at a cluster of ours; what Apache's tool prints is compared in tests/interop."""
+"""The verbs of `orbitlog mqadmin` at an Orbitlog cluster; tests/interop compares them with Apache's tool."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_order_is_kept_when_brokers_are_restarted(orbitlog_broker: RunningBroker
                 ledger.is_over = True
                 await ledger.everything_came()
                 consuming.cancel()
-        # One that comes again after a restart is allowed, one that overtakes another is not.
+        # A redelivered message after a restart is allowed, one that overtakes another is not.
         firsts = list(dict.fromkeys(ledger.seen))
         assert firsts == sorted(firsts)
 

@@ -37,6 +37,7 @@ def server_at(tmp_path: Path) -> NameServer:
     first = json.dumps({"username": ROOT.access_key, "password": ROOT.secret_key})
     texts = {"listenPort": "0", "accessFile": str(tmp_path / "access.json"), "initAuthenticationUser": first}
     texts |= {"authenticationEnabled": "true", "authorizationEnabled": "true"}
+    texts["authenticationFailuresPerMinuteMax"] = "1000000"
     return NameServer(load_nameserver_settings(None, {}, [f"{key}={text}" for key, text in texts.items()]))
 
 

@@ -17,6 +17,7 @@ import pytest
 from orbitlog.errors import BadRequest, ConnectionLost, RequestRefused, RequestTimeout
 from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
 from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.memory_budget import MemoryLimits
 from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, encode_command, response_to
@@ -307,13 +308,13 @@ def test_too_many_bytes_in_flight_pause_all_connections() -> None:
             held.append((connection, asked))
             return None
 
-        limits = RemotingLimits(working_bytes=100_000)
+        limits = RemotingLimits(memory=MemoryLimits(total=1_000_000))
         async with (
             serving(hold, limits) as server,
             raw_client(server) as first,
             raw_client(server) as second,
         ):
-            await first.send(*(request(number, body=bytes(10_000)) for number in range(40)))
+            await first.send(*(request(number, body=bytes(100_000)) for number in range(40)))
             await until(lambda: len(held) >= 10)
             await second.send(request(100))
             await asyncio.sleep(0.05)
@@ -332,14 +333,14 @@ def test_too_many_bytes_in_flight_pause_all_connections() -> None:
 def test_unfinished_large_frames_close_their_connection() -> None:
     async def test() -> None:
         begun = (8 * 1024 * 1024).to_bytes(4) + (100).to_bytes(4) + bytes(300_000)
-        limits = RemotingLimits(unfinished_bytes=1_000_000)
+        limits = RemotingLimits(memory=MemoryLimits(total=1_000_000))
         async with serving(echo, limits) as server:
             async with AsyncExitStack() as clients:
                 honest = await clients.enter_async_context(raw_client(server))
                 for _ in range(6):
                     attacker = await clients.enter_async_context(raw_client(server))
                     attacker.writer.write(begun)
-                await until(lambda: len(server.connections) == 4)
+                await until(lambda: server._flow.memory.bytes and len(server.connections) <= 4)
                 await honest.send(request(1, body=bytes(50_000)))
                 assert len(await honest.answers(1)) == 1
             await until(lambda: not server.connections)
@@ -662,12 +663,12 @@ def test_owed_responses_count_as_unanswered() -> None:
                 (connection,) = server.connections
                 await until(lambda: connection.unanswered == 19)  # one past the limit was answered by the slow path
                 assert connection.is_congested and connection.incoming.owed_count == 5
-                assert server._flow.working_bytes > 0
+                assert server.working_bytes > 0
                 first = await client.answers(1)
                 while connection.unanswered:
                     connection.respond_owed([answer_to(7)] * connection.incoming.owed_count)
                 assert len(first + await client.answers(19)) == 20
-                assert server._flow.working_bytes == 0
+                assert server.working_bytes == 0
                 assert not connection.is_congested
         finally:
             await server.stop(grace_seconds=0.5)
@@ -689,7 +690,7 @@ def test_stop_waits_for_owed_responses() -> None:
             gone.abort()
             await until(lambda: gone.is_closed)
             gone.respond_owed([answer_to(9)])
-            assert gone.unanswered == 0 and server._flow.working_bytes == 2 * 512, "bytes owed to a lost peer are freed"
+            assert gone.unanswered == 0 and server.working_bytes == 2 * 512, "bytes owed to a lost peer are freed"
             stopping = asyncio.create_task(server.stop(grace_seconds=60))
             await asyncio.sleep(0.01)
             assert not stopping.done() and connection.unanswered == 2

@@ -13,6 +13,7 @@ from orbitlog.cli.contexts import Cluster, Contexts, choose_cluster, contexts_pa
 from orbitlog.cli.main import Problem, WrongUse
 
 VARIABLES = ("ORBITLOG_CONTEXT", "ORBITLOG_NAME_SERVER", "NAMESRV_ADDR", "ORBITLOG_ACCESS_KEY", "ORBITLOG_SECRET_KEY")
+VARIABLES += ("ORBITLOG_TLS", "ORBITLOG_TLS_CA", "ORBITLOG_TLS_CERT", "ORBITLOG_TLS_KEY")
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +67,25 @@ def test_the_first_that_is_given_counts(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert choose_cluster(address, context) == cluster
+
+
+def test_tls_of_a_context_of_the_environment_and_of_the_flag(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    authority, certificate = tmp_path / "ca.pem", tmp_path / "client.pem"
+    authority.write_text("")
+    certificate.write_text("")
+    assert run("context", "add", "safe", "-n", "h:1", "--ca-file", authority).exit_code == 0
+    assert load_contexts().table["safe"] == Cluster("h:1", tls="full", ca_file=str(authority))
+    assert run("context", "list", "--json").rows[0]["tls"] == "full"
+    assert run("context", "add", "open", "-n", "h:1", "--tls-check", "none").exit_code == 0
+    assert choose_cluster(None, "open").tls == "none"
+    alone = run("context", "add", "alone", "-n", "h:1", "--cert-file", certificate)
+    assert alone.exit_code == 2 and "must be given together" in alone.sentences[0]
+    assert choose_cluster("h:2", None, uses_tls=True) == Cluster("h:2", tls="full")
+    monkeypatch.setenv("ORBITLOG_TLS_CA", "/ca.pem")
+    assert choose_cluster("h:2", None) == Cluster("h:2", tls="full", ca_file="/ca.pem")
+    monkeypatch.setenv("ORBITLOG_TLS", "sometimes")
+    with pytest.raises(WrongUse, match="is not one of full, ca, none"):
+        choose_cluster("h:2", None)
 
 
 def test_without_anything_it_is_this_machine() -> None:

@@ -26,7 +26,7 @@ print("loaded:", *sorted(sys.modules), file=sys.stderr)
 
 
 def loaded_by(words: str, home: Path) -> list[str]:
-    """The modules that are there at the end of a command; nobody listens where it asks."""
+    """The modules that are loaded at the end of a command; no server listens at its address."""
     environment = {**os.environ, "XDG_CONFIG_HOME": str(home), "ORBITLOG_NAME_SERVER": "127.0.0.1:1"}
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT, *words.split()], capture_output=True, text=True, timeout=60, env=environment

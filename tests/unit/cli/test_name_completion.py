@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def complete(words: str, shell: str = "bash", **environment: str) -> list[str]:
-    """What a shell is told at the end of these words."""
+    """The completions of a shell after these words."""
     asked = {
         "_ORBITLOG_COMPLETE": f"{shell}_complete",
         "COMP_WORDS": words,

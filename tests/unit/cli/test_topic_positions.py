@@ -1,4 +1,4 @@
-"""Moments and places as people write them."""
+"""Timestamps and positions as people write them."""
 
 from __future__ import annotations
 

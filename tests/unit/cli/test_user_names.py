@@ -1,4 +1,4 @@
-"""Names of users are told from those of the system; see tests/integration/client for the commands."""
+"""Names of users are distinguished from those of the system; see tests/integration/client for the commands."""
 
 from __future__ import annotations
 

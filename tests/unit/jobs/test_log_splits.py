@@ -53,7 +53,7 @@ def test_a_golden_log_in_splits(name: str, split_bytes: int, request: pytest.Fix
 
 
 def test_records_inside_bodies_are_not_taken_for_records(tmp_path: Path) -> None:
-    """Each body holds whole records that state exactly the place where they lie."""
+    """Each body contains whole records that state exactly their own offset."""
     log = record(0, b"first")
     for _ in range(4):
         head = len(encode_message(make_message("Topic", b""))) - len("Topic") - 3

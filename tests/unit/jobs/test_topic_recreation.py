@@ -1,4 +1,4 @@
-"""Topics that are deleted and made again are everyday life: told as notes, and rebuilt as brokers have them."""
+"""Topics that are deleted and recreated are common: reported as notes, and rebuilt as brokers have them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_table(root: Path, topics: set[str]) -> None:
 
 @pytest.fixture(scope="module")
 def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of which one topic was made again."""
+    """A store of which one topic was recreated."""
     root = tmp_path_factory.mktemp("lives") / "store"
     clock = count(START_MS, 5)
     with MessageStore.open(root, CONFIG, lambda: next(clock)) as store:
@@ -141,7 +141,7 @@ def test_queue_left_empty_by_a_recreation_is_no_finding(tmp_path: Path) -> None:
 
 
 def made_again(root: Path, lives: tuple[int, ...]) -> Path:
-    """Write a store whose only topic had so many messages in each of its lives."""
+    """Write a store whose only topic had these numbers of messages in each of its lives."""
     clock, topics = count(START_MS, 5), {"Notes"}
     messages = [message for message in sample_messages(START_MS) if message.topic == "Notes" and not message.queue_id]
     for number, sent in enumerate(lives):
@@ -170,7 +170,7 @@ def test_only_topic_deleted_is_a_note(tmp_path: Path) -> None:
     write_table(root, {"SCHEDULE_TOPIC_XXXX"})
     assert [one.kind for one in examine(root).findings] == ["topic life"]
     shutil.rmtree(root / "consumequeue")
-    assert not examine(root).is_sound, "queues are missing, whatever the table says"
+    assert not examine(root).is_sound, "queues are missing, whatever the table contains"
 
 
 def test_offset_of_the_earlier_life_is_a_note(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The compiled kernels' cache: a changed callee is never missed, and a missing cache is no failure."""
+"""The cache of compiled kernels: a changed callee is always detected, and a missing cache is not a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALLER = "from house.callee import answer\nfrom house.jit import kernel\n\n\n@ke
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
-    """A package like ours with one kernel that calls into another file."""
+    """A package like Orbitlog with one kernel that calls into another file."""
     package = tmp_path / "house"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -29,7 +29,7 @@ def house(tmp_path: Path) -> Path:
 def run(house: Path, answer: int, cache: Path) -> int:
     (house / "house" / "callee.py").write_text(CALLEE.format(answer))
     program = "from house.caller import ask; print(ask())"
-    # Python's own cache tells sources apart by second and size, which are the same for two answers.
+    # Python's own cache distinguishes sources by second and size, which are the same for two answers.
     environment = {"NUMBA_CACHE_DIR": str(cache), "PATH": "", "HOME": str(house), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=True)

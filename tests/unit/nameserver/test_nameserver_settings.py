@@ -39,7 +39,11 @@ def test_keys_that_change_nothing_are_silent_and_others_are_reported() -> None:
 
 @pytest.mark.parametrize("source", ["file", "environment", "command line"])
 @pytest.mark.parametrize(
-    "line", ["enableControllerInNamesrv=true", "useTLS=TRUE", "tls.server.mode=enforcing", "kvConfigpath=/kv.json"]
+    "line",
+    [
+        *("enableControllerInNamesrv=true", "tls.server.certificate=a.pem", "kvConfigpath=/kv.json"),
+        *("aclEnabled=true", "tlsEnable=true", "ssl.enabled=true", "accessfile=/users.json"),
+    ],
 )
 def test_protecting_key_is_refused_from_every_source(line: str, source: str, tmp_path: Path) -> None:
     path = tmp_path / "namesrv.conf"
@@ -52,8 +56,8 @@ def test_protecting_key_is_refused_from_every_source(line: str, source: str, tmp
 
 def test_last_value_of_a_protecting_key_counts(tmp_path: Path) -> None:
     path = tmp_path / "namesrv.conf"
-    path.write_text("useTLS=true\nbindAddress=::1\n")
-    assert load_nameserver_settings(path, {}, ["useTLS=false"]).warnings == ()
+    path.write_text("enableControllerInNamesrv=true\nbindAddress=::1\n")
+    assert load_nameserver_settings(path, {}, ["enableControllerInNamesrv=false"]).warnings == ()
 
 
 def test_file_without_an_address_is_reported(tmp_path: Path) -> None:

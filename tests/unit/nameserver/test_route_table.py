@@ -147,7 +147,7 @@ def test_unregister_removes_topics_that_only_that_broker_served() -> None:
     table.unregister("C", "nobody", "nobody")
     table.unregister("C", OTHER.broker_address, "b")
     assert table.cluster_info().clusters == {}
-    assert table.topics().topics == ()
+    assert table.topics()().topics == ()
     assert table.broker_count == 0
 
 
@@ -206,9 +206,9 @@ def test_lists_of_topics() -> None:
     table = RouteTable()
     register(table, registration=topics("T", "unit", sys_flag=UNIT_FLAG))
     register(table, replace(OTHER, cluster="D"), topics("U", sys_flag=UNIT_SUBSCRIPTION_FLAG))
-    assert table.topics().topics == ("T", "TBW102", "U", "a", "unit")
-    assert table.topics_of_cluster("D").topics == ("TBW102", "U", "a")
-    assert table.topics_of_cluster("nowhere").topics == ()
+    assert table.topics()().topics == ("T", "TBW102", "U", "a", "unit")
+    assert table.topics_of_cluster("D")().topics == ("TBW102", "U", "a")
+    assert table.topics_of_cluster("nowhere")().topics == ()
     system = table.system_topics()
     assert (system.topics, system.broker_address) == (("C", "a", "D", "b"), MASTER.broker_address)
     assert table.unit_topics(has=UNIT_FLAG).topics == ("T", "TBW102", "a", "unit")

@@ -340,7 +340,7 @@ def test_a_run_killed_at_any_step_is_ended_by_the_next(is_in_place: bool, writer
 def test_publication_killed_at_any_step_leaves_sizes_that_can_be_inferred(
     golden_497: GoldenStore, tmp_path: Path
 ) -> None:
-    """Sizes are told from the derived files, which are not in their place in the middle of a publication."""
+    """Sizes are inferred from the derived files, which are not in their place in the middle of a publication."""
     with pytest.MonkeyPatch.context() as patch:
         done = kill_at(patch, 1_000_000)
         run(golden_497.copy_to(tmp_path / "counted").store, None, split_bytes=1 << 20, given=StoreSettings())

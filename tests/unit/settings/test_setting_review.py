@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from orbitlog.settings.java_keys import JAVA_KEYS
-from orbitlog.settings.setting_classes import SAFETY
-from orbitlog.settings.setting_review import SettingClass, is_harmless, review_for_store, review_setting
+from orbitlog.settings.setting_classes import ACCESS_SWITCHES, APACHE_ACCESS_CLASSES, SAFETY
+from orbitlog.settings.setting_review import (
+    BROKER_KEYS,
+    KeyTables,
+    SettingClass,
+    is_harmless,
+    review_for_store,
+    review_setting,
+)
 
 HARMLESS, BEHAVIOUR = SettingClass.HARMLESS, SettingClass.BEHAVIOUR
 REFUSED, UNKNOWN = SettingClass.SAFETY, SettingClass.UNKNOWN
@@ -36,13 +43,12 @@ REFUSED, UNKNOWN = SettingClass.SAFETY, SettingClass.UNKNOWN
         ("timerPrecisionMs", "100", REFUSED),
         ("maxTopicLength", "64", HARMLESS),
         ("maxTopicLength", "255", REFUSED),
-        ("useTLS", "true", REFUSED),
+        ("enableControllerMode", "true", REFUSED),
         ("totalReplicas", "3", BEHAVIOUR),
-        ("metricsExporterType", "disable", BEHAVIOUR),
-        ("metricsExporterType", "0", HARMLESS),
+        ("timerStopEnqueue", "true", BEHAVIOUR),
+        ("timerStopEnqueue", "false", HARMLESS),
         ("messageIndexEnable", "false", BEHAVIOUR),
         ("messageIndexEnable", "true", HARMLESS),
-        ("haMasterAddress", "10.0.0.1:10912", BEHAVIOUR),
         ("transientStorePoolEnable", "true", HARMLESS),
         ("enableCompaction", "false", HARMLESS),
         ("sendMessageThreadPoolNums", "64", HARMLESS),
@@ -67,9 +73,15 @@ def test_review_class_depends_on_the_value(key: str, text: str, kind: SettingCla
         ("flush-disk-type", "SYNC_FLUSH", REFUSED),
         ("brokerid", "1", REFUSED),
         ("brokerIP", "10.0.0.1", UNKNOWN),
-        ("tls.server.mode", "enforcing", REFUSED),
-        ("tls.server.mode", "permissive", UNKNOWN),
-        ("enableAcl", "true", UNKNOWN),
+        ("tls.server.certificate", "server.pem", REFUSED),
+        ("tls.strict", "false", UNKNOWN),
+        ("aclEnabled", "yes", REFUSED),
+        ("aclEnabled", "off", UNKNOWN),
+        ("inSyncReplica", "2", REFUSED),
+        ("bindAdress", "10.0.0.1", REFUSED),
+        ("ha.members", "10.0.0.0/8", REFUSED),
+        ("statsSleepTime", "5", UNKNOWN),
+        ("oracleUrl", "jdbc", UNKNOWN),
         ("fileReservedTim", "1000", UNKNOWN),
         ("qqqq", "1", UNKNOWN),
     ],
@@ -78,11 +90,43 @@ def test_review_unknown_key_like_a_protecting_one_is_refused(key: str, text: str
     assert review_setting(key, text, "broker.conf").kind is kind
 
 
+NAMESRV = KeyTables("name server", "namesrv.conf", {}, {}, {}, {}, ACCESS_SWITCHES)
+
+
+@pytest.mark.parametrize("tables", [BROKER_KEYS, NAMESRV], ids=["broker", "namesrv"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("aclEnabled", "enableAcl", "enableACL", "acl.enable", "aclenable", "AclFile", "authEnable", "enable_auth"),
+        *("tlsEnable", "enableTls", "enabletls", "ssl.enabled", "useSSL", "mtls", "saslMechanism", "ssl-keystore-path"),
+        *("keyStore", "trust.store", "serverCertPath", "adminPassword", "secret_key", "encryptData"),
+        *("ipWhiteList", "ip.blacklist", "allowList"),
+    ],
+)
+def test_review_unknown_key_with_a_word_of_access_control_is_refused_unless_off(key: str, tables: KeyTables) -> None:
+    verdict = review_setting(key, "true", "f", tables=tables)
+    assert verdict.kind is REFUSED
+    assert f"no {tables.server} reads this key, so it protects nothing; " in verdict.sentence
+    for off in ("false", "OFF", "none", ""):
+        assert review_setting(key, off, "f", tables=tables).kind is UNKNOWN
+
+
+def test_review_class_of_java_that_decides_about_requests_is_refused_unless_it_is_apaches() -> None:
+    for key, names in APACHE_ACCESS_CLASSES.items():
+        for name in names:
+            assert review_setting(key, f"org.apache.rocketmq.auth.{name}", "f").kind is HARMLESS
+        assert review_setting(key, "com.example.Custom", "f").kind is REFUSED
+
+
 def test_review_unknown_key_names_what_is_meant() -> None:
     assert "write storePathCommitLog instead" in review_setting("storePathCommitlog", "/x", "f").sentence
     assert "write aclEnable instead" in review_setting("aclEnabled", "true", "f").sentence
-    assert (
-        review_setting("enableAcl", "true", "f").sentence == "enableAcl=true from f is unknown, Java ignores it as well"
+    assert review_setting("enableAcl", "true", "f").sentence == (
+        "enableAcl=true from f: no broker reads this key, so it protects nothing; remove this line, or write a key of"
+        " docs/reference/settings.md"
+    )
+    assert review_setting("rocksdbPath", "/x", "f").sentence == (
+        "rocksdbPath=/x from f is unknown, Java ignores it as well"
     )
     assert review_setting("fileReservedTim", "1", "f").sentence.endswith("did you mean fileReservedTime?")
 

@@ -1,4 +1,4 @@
-"""A disk that is full at any one moment: it is said, nothing is half done, and the same store goes on afterwards."""
+"""A disk that is full at any one call: it is reported, nothing is half done, and the store continues afterwards."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_index_shows_whether_it_has_tags(golden_550_crash: GoldenStore, tmp_path
     assert rules.compat.name == "5.5" and not rules.compat.indexes_tags
     found = examine(root)
     assert found.is_sound and 0 < found.check.keys < keys
-    # What was stated is believed: then the keys are missing.
+    # A stated rule is used as it is: then the keys are missing.
     assert not examine(root, settings=load_settings(None, ["compat=5.5"])).is_sound
 
 

@@ -12,7 +12,7 @@ from orbitlog.storefiles.mapped_view import end_of_written, first_written, holds
 
 
 def open_descriptors() -> int:
-    """Count them where the system tells."""
+    """Count them if the system reports them."""
     directory = Path("/proc/self/fd")
     return sum(1 for _ in directory.iterdir()) if directory.exists() else 0
 

@@ -1,4 +1,4 @@
-"""What is found in a store directory, and what is not taken for part of it."""
+"""Listing a store directory: its files, and entries that are not part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files tell about how a store was made."""
+"""Infers from its files how a store was created."""
 
 from __future__ import annotations
 

@@ -60,6 +60,19 @@ def test_pattern_gives_the_same_command(header: bytes) -> None:
     assert plain.header is None
 
 
+def test_signed_pull_is_decoded_with_its_own_signature() -> None:
+    first, other = "0jiwhsaYp5ObE5GObbZH1I8/FT4=", "4NR7uax5/GAGvCdisxzQm6IeM9k="
+    pulls = knowing(text(AccessKey="bob", Signature=first))
+    header = text(queueOffset=13, AccessKey="bob", Signature=other)
+
+    read = pulls.read(header, b"", LIMITS)
+
+    assert read == decode_json_header(header, b"", LIMITS)
+    for signature in ("", other[:-1], other + "=", other.replace("=", "\\u003d")):
+        assert pulls.read(text(AccessKey="bob", Signature=signature), b"", LIMITS) is None
+    assert pulls.read(text(AccessKey="eve", Signature=other), b"", LIMITS) is None
+
+
 @pytest.mark.parametrize(
     "header",
     [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orbitlog.broker.runtime.broker_settings import TIMER_LOG_BYTES
 from orbitlog.formats.derived.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint, encode_timer_checkpoint
-from orbitlog.formats.derived.timer_log import TIMER_LOG_FILE_BYTES_DEFAULT, TimerLogUnit, read_timer_unit_at
+from orbitlog.formats.derived.timer_log import TimerLogUnit, read_timer_unit_at
 from orbitlog.formats.records.timer_message import ROLL_WINDOW_MS
 from tests.support.broker_desk import Desk, at_desk
 from tests.support.timed_broker import START_MS, Clock, bodies, settled
@@ -15,7 +16,7 @@ LOG_NAME = "timerlog/00000000000000000000"
 
 def units(root: Path) -> list[TimerLogUnit]:
     log = (root / LOG_NAME).read_bytes()
-    assert len(log) == TIMER_LOG_FILE_BYTES_DEFAULT
+    assert len(log) == TIMER_LOG_BYTES.default
     found = []
     while isinstance(unit := read_timer_unit_at(log, len(found) * 52), TimerLogUnit):
         found.append(unit)

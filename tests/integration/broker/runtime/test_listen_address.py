@@ -44,6 +44,25 @@ def test_given_bind_address_is_kept(bound: str) -> None:
     assert settings[keys.BIND_ADDRESS] == bound
 
 
+@pytest.mark.parametrize("text", ["::1", "[::1]"])
+def test_ipv6_address_is_listened_on_with_and_without_brackets(text: str) -> None:
+    """Java's brokers write their own address with brackets."""
+    settings = with_listen_address(BrokerSettings({"brokerIP1": text}))
+    assert (settings[keys.BIND_ADDRESS], settings[keys.ADVERTISED_ADDRESS]) == ("::1", "::1")
+    assert with_listen_address(BrokerSettings({"brokerIP1": text, "bindAddress": "[::]"}))[keys.BIND_ADDRESS] == "::"
+
+
+@pytest.mark.parametrize("bound", ["0.0.0.0", "127.0.0.1", ""])
+def test_ipv6_address_that_is_not_listened_on_is_refused(bound: str) -> None:
+    with pytest.raises(SettingError, match=r"brokerIP1=::1 is an IPv6 address.* set bindAddress=::, or remove it"):
+        with_listen_address(BrokerSettings({"brokerIP1": "::1", "bindAddress": bound}))
+
+
+def test_ipv6_address_of_another_machine_is_refused_with_the_line_to_add() -> None:
+    with pytest.raises(SettingError, match=r"brokerIP1=2001:db8::7 is not an address.* add bindAddress=:: "):
+        with_listen_address(BrokerSettings({"brokerIP1": "2001:db8::7"}))
+
+
 def test_without_advertised_address_loopback_is_listened_on() -> None:
     assert with_listen_address(BrokerSettings())[keys.BIND_ADDRESS] == "127.0.0.1"
 

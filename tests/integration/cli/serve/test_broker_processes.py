@@ -54,7 +54,7 @@ def cluster_at(root: Path) -> Iterator[tuple[subprocess.Popen[str], list[dict[st
 
 
 def pid_of(ready: dict[str, Any]) -> int:
-    """The process that was told to serve this store."""
+    """The process that serves this store."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:

@@ -143,7 +143,7 @@ def is_package(name: str) -> bool:
 
 
 def test_no_more_is_imported_to_serve_than_that_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Imports are nearly all of a start. Whoever needs one more before the ready line raises the number, knowing it."""
+    """Imports take nearly all of a start: a module more before the ready line is a decision."""
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
     process = start(*up(tmp_path, "--json"))
     try:

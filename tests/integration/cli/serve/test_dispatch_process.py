@@ -1,4 +1,4 @@
-"""The process that dispatches beside a broker: started again when it dies, given dispatch when it asks, given up.
+"""The process that dispatches beside a broker: restarted when it dies, given dispatch when it asks, given up.
 
 Small programs stand for Spark here; `tests/spark` kills a real one.
 """
@@ -19,7 +19,7 @@ SECONDS_MAX = 60
 
 
 class Broker:
-    """Notes what it is asked for; does not get dispatch back at once where there are refusals."""
+    """Records requests; does not get dispatch back at once if there are refusals."""
 
     def __init__(self, refusals: int = 0) -> None:
         self.asked: list[str] = []
@@ -55,7 +55,9 @@ def test_one_that_ends_again_and_again_is_given_up(tmp_path: Path, caplog: pytes
 
     asyncio.run(run())
     assert output_path.read_text().splitlines() == ["no java"] * 3
-    assert broker.asked == ["take back"] * 4, "it comes back each time, and is never given to who has not asked"
+    assert broker.asked == ["take back"] * 4, (
+        "it comes back each time, and is never given to a process that has not asked"
+    )
     assert "has ended (exit status 3); the broker takes dispatch back" in caplog.text
     assert "restarting Spark dispatch in 0.01 s (attempt 2 of 2)" in caplog.text and str(output_path) in caplog.text
 

@@ -63,6 +63,8 @@ def message(words: Words, index: int) -> tuple[client.Message, bytes]:
 def start_producer(words: Words) -> dict[str, object]:
     made = client.Producer(words["group"], timeout=10_000, max_message_size=4 << 20)
     made.set_namesrv_addr(words["nameServer"])
+    if "accessKey" in words:
+        made.set_session_credentials(words["accessKey"], words["secretKey"], "")
     dll.SetProducerInstanceName(made._handle, words["name"].encode())
     made.start()
     PRODUCERS[words["name"]] = made
@@ -97,6 +99,8 @@ def push(words: Words) -> dict[str, object]:
     model = MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING
     made = client.PushConsumer(words["group"], orderly=words.get("orderly") == "true", message_model=model)
     made.set_namesrv_addr(words["nameServer"])
+    if "accessKey" in words:
+        made.set_session_credentials(words["accessKey"], words["secretKey"], "")
     dll.SetPushConsumerInstanceName(made._handle, words["name"].encode())
 
     def arrived(one: client.RecvMessage) -> None:

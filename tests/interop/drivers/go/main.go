@@ -112,12 +112,18 @@ func (given words) number(name string, otherwise int) int {
 	return otherwise
 }
 
+// Without an account the client does not sign.
+func (given words) credentials() primitive.Credentials {
+	return primitive.Credentials{AccessKey: given["accessKey"], SecretKey: given["secretKey"], SecurityToken: given["token"]}
+}
+
 func startProducer(given words) error {
 	made, err := rocketmq.NewProducer(
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{given["nameServer"]})),
 		producer.WithGroupName(given["group"]),
 		producer.WithInstanceName(given["name"]),
 		producer.WithSendMsgTimeout(10*time.Second),
+		producer.WithCredentials(given.credentials()),
 		producer.WithQueueSelector(bySharding{producer.NewRoundRobinQueueSelector()}),
 	)
 	if err != nil {
@@ -158,6 +164,7 @@ func startTransactional(given words) error {
 		producer.WithGroupName(given["group"]),
 		producer.WithInstanceName(given["name"]),
 		producer.WithSendMsgTimeout(10*time.Second),
+		producer.WithCredentials(given.credentials()),
 	)
 	if err != nil {
 		return err
@@ -308,6 +315,7 @@ func push(given words) error {
 		consumer.WithInstance(given["name"]),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumerOrder(given["orderly"] == "true"),
+		consumer.WithCredentials(given.credentials()),
 	}
 	if given["broadcasting"] == "true" {
 		options = append(options, consumer.WithConsumerModel(consumer.BroadCasting))

@@ -52,7 +52,7 @@ def simple(group: str, topic: str) -> Any:
 
 
 def received(consumer: Any, count: int, take: Callable[[Any, int], None]) -> list[str]:
-    """Receive until so many came; `take` says what is done with each."""
+    """Receive until N messages came; `take` settles each."""
     found: list[str] = []
     deadline = time.monotonic() + SECONDS_MAX
     while len(found) < count and time.monotonic() < deadline:

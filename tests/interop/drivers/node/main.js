@@ -54,10 +54,16 @@ function arrived(words, one) {
   return refused ? Consumer.ACTION_RETRY : undefined;
 }
 
+// Without an account the client does not sign.
+function account(words) {
+  return words.accessKey ? { accessKeyId: words.accessKey, accessKeySecret: words.secretKey } : {};
+}
+
 const actions = {
   async producer(words) {
     const made = new Producer({
       nameSrv: words.nameServer, producerGroup: words.group, instanceName: words.name, logger: quiet, httpclient,
+      ...account(words),
     });
     made.on('error', complain);
     await made.ready();
@@ -77,6 +83,7 @@ const actions = {
   async push(words) {
     const made = new Consumer({
       nameSrv: words.nameServer, consumerGroup: words.group, instanceName: words.name, logger: quiet, httpclient,
+      ...account(words),
       isBroadcast: words.broadcasting === 'true', consumeFromWhere: 'CONSUME_FROM_FIRST_OFFSET',
     });
     made.on('error', complain);

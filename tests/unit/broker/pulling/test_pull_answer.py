@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitlog.broker.pulling.pull_answer import pull_frame
+from orbitlog.broker.pulling.pull_answer import PullHints, pull_frame
 from orbitlog.store.reads.queue_reader import GetResult, GetStatus
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, Serialization, encode_command, response_to
@@ -20,7 +20,7 @@ def test_pull_response_equals_that_of_the_plain_encoder(
     request = Command(RequestCode.PULL_MESSAGE, opaque=opaque, serialization=serialization)
     result = GetResult(status, 2**62, 5, 2**62 + 1)
     header = PullMessageResponse(
-        suggested_broker_id=0,
+        suggested_broker_id=5,
         next_queue_offset=2**62,
         min_queue_offset=5,
         max_queue_offset=2**62 + 1,
@@ -28,4 +28,4 @@ def test_pull_response_equals_that_of_the_plain_encoder(
         group_sys_flag=0,
     )
     plain = response_to(request, ResponseCode.PULL_NOT_FOUND, status.value, header.to_ext_fields(), body)
-    assert pull_frame(request, ResponseCode.PULL_NOT_FOUND, result, body, (3, 0)) == encode_command(plain)
+    assert pull_frame(request, ResponseCode.PULL_NOT_FOUND, result, body, PullHints(3, 0, 5)) == encode_command(plain)

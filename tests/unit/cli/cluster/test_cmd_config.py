@@ -9,7 +9,7 @@ CONF = """# a broker
 brokerName=broker-a
 flushDiskType=SYNC_FLUSH
 aclEnable=true
-useTLS=true
+enableControllerMode=true
 flushDiskTyp=SYNC_FLUSH
 brokerNam=x
 listenPort=many
@@ -28,7 +28,7 @@ def test_every_line_is_judged(run: Any, tmp_path: Path) -> None:
         ("brokerName", "set"),
         ("flushDiskType", "set"),
         ("aclEnable", "set"),
-        ("useTLS", "refused"),
+        ("enableControllerMode", "refused"),
         ("flushDiskTyp", "refused"),
         ("brokerNam", "unknown"),
         ("listenPort", "wrong"),

@@ -1,4 +1,4 @@
-"""Sending a stream: how many wait at once, in which order it is told, and what a failure does."""
+"""Sending a stream: how many wait at once, in which order results are reported, and what a failure does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every message of the golden stores is shown as its manifest says, and damage never hides what is left."""
+"""Every message of the golden stores is shown as in its manifest, and damage never hides the rest."""
 
 from __future__ import annotations
 
@@ -335,7 +335,7 @@ def test_damage_outside_of_the_range_is_not_met(golden_497: GoldenStore, golden_
 
 
 def mutate(store: Path, edits: list[dict[str, Any]]) -> None:
-    """Damage a copy as the manifest says."""
+    """Damage a copy as the manifest states."""
     for change in edits:
         path = store / change["file"]
         if change["op"] == "delete":

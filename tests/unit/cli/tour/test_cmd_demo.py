@@ -1,4 +1,4 @@
-"""The tour without Spark: everything that it says is so, and files stay where they were."""
+"""The tour without Spark: every statement holds, and no file is moved."""
 
 from __future__ import annotations
 

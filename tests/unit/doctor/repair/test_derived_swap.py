@@ -1,4 +1,4 @@
-"""What a new checkpoint says of the index: as brokers write it, but so that a killed one keeps its last file."""
+"""The index timestamp of a new checkpoint: as brokers write it, but so that a killed one keeps its last file."""
 
 from __future__ import annotations
 

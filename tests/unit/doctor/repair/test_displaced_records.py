@@ -1,4 +1,4 @@
-"""Records that lie, or say that they lie, where they do not belong: after a repair the log is what it was."""
+"""Records that are, or state that they are, at a wrong offset: after a repair the log is what it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues straightened from the order of their messages in the log."""
+"""Queues rebuilt in the order of their messages in the log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_gap_needs_room_for_what_is_lost() -> None:
     line = solve_order(with_gap, Room((LogRange(200, 400),)), log_start=0)
     assert line is not None
     assert line.gaps == [Gap(1, 3, 100, 800)]
-    # Else nobody knows where they went, and nothing is touched.
+    # Otherwise their place is unknown, and nothing is changed.
     assert solve_order(with_gap, NOTHING_LOST, log_start=0) is None
     assert solve_order(runs((0, [100, 200]), (3, [800, 900])), NOTHING_LOST, log_start=0) is None
 

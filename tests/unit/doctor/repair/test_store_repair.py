@@ -1,4 +1,4 @@
-"""The damage zoo: each kind is found, explained and mended; a dry run changes nothing, undo gives each byte back."""
+"""The damage zoo: each kind is found, explained and repaired; a dry run changes nothing, undo restores each byte."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_damage_is_found_explained_and_repaired(name: str, golden_497: GoldenSto
 
 @pytest.fixture(scope="module")
 def own_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that ours wrote and closed, in eight segments."""
+    """A store that Orbitlog wrote and closed, in eight segments."""
     root = tmp_path_factory.mktemp("own") / "store"
     geometry = StoreGeometry(32 * 1024, 1220, index_layout=IndexLayout(307, 905))
     clock = count(1_790_000_000_000, 5)

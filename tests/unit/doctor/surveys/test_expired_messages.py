@@ -1,4 +1,4 @@
-"""A log that begins later than its queues: how much is gone is told, and that it may be lost."""
+"""A log that begins later than its queues: the number of missing messages is reported, and that they may be lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets that cannot be: brought back so that nothing that waits is passed over."""
+"""Invalid offsets: reset so that no pending message is passed over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for its moment must be known to the timer log: else a Java broker never delivers it."""
+"""Pending timer messages must be in the timer log: otherwise a Java broker never delivers them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.damage_zoo import patch_file
 
 @pytest.fixture
 def root(golden_550_crash: GoldenStore, tmp_path: Path) -> Path:
-    """A store of a 5.5.0 broker; its large wheel is made again from the timer log."""
+    """A store of a 5.5.0 broker; its large wheel is rebuilt from the timer log."""
     shutil.copytree(golden_550_crash.store, tmp_path / "store", ignore=shutil.ignore_patterns("timerwheel"))
     return tmp_path / "store"
 

@@ -1,4 +1,4 @@
-"""Files that say how far delivery is: what cannot be is told, and mended so that nothing that waits is passed over."""
+"""Files with delivery offsets: invalid ones are reported, and repaired so that no pending message is passed over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names and small files of a store tell: consumers' progress that is gone, a directory in a table's place."""
+"""Names and small files of a store: missing consumer offsets, a directory where a table is expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timer files of a 5.x broker: sound ones are, and damage is told, and mended by what the log has."""
+"""Timer files of a 5.x broker: sound ones pass, damage is reported, and repaired from the log."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_damage_to_the_log_takes_the_wheel_along(damage: Callable[[Path], None],
 def test_damage_to_the_wheel_is_reported_and_only_the_wheel_is_rebuilt(
     damage: Callable[[Path], None], sound: Path, tmp_path: Path
 ) -> None:
-    """What was delivered must not come again for a file that Java makes from the timer log."""
+    """What was delivered must not be redelivered because of a file that Java rebuilds from the timer log."""
     root = copy_of(sound, tmp_path / "store", damage)
     assert {finding.kind for finding in timer_findings(find_store_files(root))} == {"timer"}
     assert apply_repair(root).is_sound

@@ -1,4 +1,4 @@
-"""A dispatch query that fails is begun again under a new lease, and given up at last; `tests/spark` has a real one."""
+"""A dispatch query that fails is restarted under a new lease, and given up at last; `tests/spark` has a real one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 def failing(root: Path, failures: int, monkeypatch: pytest.MonkeyPatch) -> tuple[DispatchQuery, list[int]]:
-    """A query that fails so many times, and the epochs under which it was begun."""
+    """A query that fails N times, and the epochs under which it was started."""
     epochs: list[int] = []
 
     def serve(_: DispatchQuery, owner: Any, *_more: Any, once: bool) -> None:
@@ -58,11 +58,11 @@ def test_once_is_given_up_and_dispatch_is_handed_back(
     with pytest.raises(JobFailed, match="a worker is gone"):
         query.run_once()
     assert len(epochs) == 4
-    assert store.take_back_dispatch(), "nobody holds it any more"
+    assert store.take_back_dispatch(), "no process holds it any more"
 
 
 def test_stalled_query_is_restarted(tmp_path: Path, store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that hangs says nothing, and Spark waits for it for ever."""
+    """A worker that hangs reports nothing, and Spark waits for it for ever."""
     stopped: list[int] = []
 
     def start(_: DispatchQuery, owner: Any, *, once: bool) -> Any:
@@ -76,4 +76,4 @@ def test_stalled_query_is_restarted(tmp_path: Path, store: MessageStore, monkeyp
     with pytest.raises(JobFailed, match="made no progress"):
         DispatchQuery(no_spark(), tmp_path / "store").run_once()
     assert len(stopped) == 4
-    assert store.take_back_dispatch(), "nobody holds it any more"
+    assert store.take_back_dispatch(), "no process holds it any more"

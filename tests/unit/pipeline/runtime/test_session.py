@@ -1,4 +1,4 @@
-"""The session helper: what is said when Spark cannot start, and what goes to the executors."""
+"""The session helper: errors if Spark cannot start, and what is shipped to the executors."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def golden(request: pytest.FixtureRequest) -> GoldenStore:
 
 
 def row_of(message: dict[str, Any], broker_name: str) -> dict[str, Any]:
-    """Return what a row must hold, from what Java says about a message."""
+    """Return the expected row, from Java's decoding of a message."""
     milliseconds = timedelta(milliseconds=1)
     return {
         "topic": message["topic"],
@@ -407,7 +407,7 @@ def test_a_topic_that_is_gone(writer: MessageStore, send: Send, store: dict[str,
     shutil.rmtree(tmp_path / "store/consumequeue/Tb")
     with pytest.raises(DataLoss, match="queue 0 of Tb at b was deleted"):
         stream.rows(start, end)
-    # What was read of it already is no loss.
+    # What was read of it already is not lost.
     assert stream.rows(end, stream.reader.latestOffset(end, EVERYTHING)).num_rows == 0
 
 

@@ -1,4 +1,4 @@
-"""Statistics of the golden stores against what Java says about each message, and of stores made for one question."""
+"""Statistics of the golden stores compared with Java's decoding, and of stores made for one question."""
 
 from __future__ import annotations
 
