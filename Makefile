@@ -23,9 +23,11 @@ demo: setup ## run the tour: servers, orders, Spark, a killed broker, rebuilt fi
 up: setup ## run a name server and a broker in one process until interrupted
 	@$(BIN)/orbitlog up $(ARGS)
 
+# One worker more than there are cores, at least three: many tests wait for sockets, timers or a JVM.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 2 ? 3 : n + 1)))
 .PHONY: test
 test: setup ## run the whole test suite
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 .PHONY: interop
 interop: setup ## run the tests against Apache RocketMQ brokers, which Maven downloads (docs/interop.md)
@@ -52,6 +54,14 @@ ORBITLOG_FAULTS ?= 20
 faults: setup ## run the fault tests for long: power cuts, kills, flipped bits, full disks (docs/durability.md)
 	@ORBITLOG_FAULTS=$(ORBITLOG_FAULTS) $(BIN)/python -m pytest -n 2 -q -o faulthandler_timeout=0 tests/faults $(ARGS)
 
+# Steps of the simulation, and its first seed.
+ORBITLOG_FAILOVER_STEPS ?= 10000000
+ORBITLOG_FAILOVER_SEED ?= 0
+.PHONY: failover
+failover: setup ## simulate failovers of replica groups under faults for ten million steps (docs/replication.md)
+	@ORBITLOG_FAILOVER_STEPS=$(ORBITLOG_FAILOVER_STEPS) ORBITLOG_FAILOVER_SEED=$(ORBITLOG_FAILOVER_SEED) \
+		$(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 tests/failover $(ARGS)
+
 ORBITLOG_SOAK_SECONDS ?= 600
 .PHONY: soak
 soak: setup ## run a mixed load for ten minutes; memory and descriptors must stay flat
@@ -61,7 +71,7 @@ soak: setup ## run a mixed load for ten minutes; memory and descriptors must sta
 ORBITLOG_ATTACK_SECONDS ?= 600
 ORBITLOG_ATTACK ?= 400
 .PHONY: attack
-attack: setup ## attack a broker for ten minutes beside honest clients, then send a million mutated requests
+attack: setup ## attack a broker for ten minutes beside honest clients, then send 17 million mutated requests
 	@ORBITLOG_ATTACK_SECONDS=$(ORBITLOG_ATTACK_SECONDS) ORBITLOG_ATTACK=$(ORBITLOG_ATTACK) \
 		$(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/attacks $(ARGS)
 
@@ -70,6 +80,10 @@ ORBITLOG_KILLS ?= 100
 .PHONY: cluster
 cluster: setup ## run the jobs on a Spark cluster on loopback while drivers and workers are killed (docs/spark.md)
 	@ORBITLOG_KILLS=$(ORBITLOG_KILLS) $(WITH_JAVA) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 tests/spark $(ARGS)
+
+.PHONY: rules
+rules: setup ## check the alert rules in deploy/ with promtool (Debian package prometheus)
+	@$(BIN)/python -m pytest -q -rs tests/test_alert_rules.py $(ARGS)
 
 .PHONY: format
 format: setup ## format the code and apply the linter's fixes

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import (
+    bench_access,
     bench_cli,
     bench_client_soak,
     bench_dispatch,
@@ -124,6 +125,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     ),
     "waiting": lambda report, sizes, _: bench_waiting.run(report, count=sizes.sends, waiting=sizes.waiting),
     "client-soak": lambda report, sizes, _: bench_client_soak.run(report, messages=sizes.soak),
+    "access": lambda report, sizes, _: bench_access.run(report, count=sizes.frames // 20),
     "wire": lambda report, sizes, _: bench_wire.run(report, count=sizes.frames),
 }
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import orbitlog
+from orbitlog.access.credentials import Credentials
+from orbitlog.wire.command import Command
 from tests.interop.harness.cluster import Ports
 from tests.interop.harness.packages import ApachePackages, apache_packages
 
@@ -36,6 +38,19 @@ _EXPORTS = ("--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-expor
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _SEND_MESSAGE_V2 = 310
 _PROBE_TOPIC = "TBW102"
+CREDENTIALS = Credentials("load-user", "load-secret")
+_PROVIDER = "org.apache.rocketmq.auth.{0}.provider.Local{1}MetadataProvider"
+ACCESS_CONTROL = (
+    "authenticationEnabled=true",
+    "authorizationEnabled=true",
+    f"authenticationMetadataProvider={_PROVIDER.format('authentication', 'Authentication')}",
+    f"authorizationMetadataProvider={_PROVIDER.format('authorization', 'Authorization')}",
+    'initAuthenticationUser={"username":"load-user","password":"load-secret"}',
+    'innerClientAuthenticationCredentials={"accessKey":"load-user","secretKey":"load-secret"}',
+)
+"""Settings of both brokers with access control on; with them, the client signs its requests."""
+TLS = ("tls.test.mode.enable=true",)
+"""Settings of both brokers with TLS on, each with a self-signed certificate; with them, the client encrypts."""
 
 
 @dataclass
@@ -47,6 +62,8 @@ class Broker:
     address: str
     processes: list[subprocess.Popen[bytes]] = field(repr=False)
     start_seconds: float = 0.0
+    is_guarded: bool = False
+    is_encrypted: bool = False
 
     def cpu_seconds(self) -> float:
         return sum(map(_cpu_seconds, (process.pid for process in self.processes)))
@@ -81,6 +98,16 @@ def _resident_kb(pid: int) -> int:
     return 0
 
 
+def is_guarded(settings: Sequence[str]) -> bool:
+    """Return whether the settings switch access control on: then probe and client sign their requests."""
+    return ACCESS_CONTROL[0] in settings
+
+
+def is_encrypted(settings: Sequence[str]) -> bool:
+    """Return whether the settings switch TLS on: then the client uses it, and the probe of the start does not."""
+    return TLS[0] in settings
+
+
 def start_orbitlog(directory: Path, settings: Sequence[str] = ()) -> Broker:
     directory.mkdir(parents=True, exist_ok=True)
     compileall.compile_dir(Path(orbitlog.__file__).parent, quiet=1)  # as pip does when it installs a package
@@ -97,7 +124,7 @@ def start_orbitlog(directory: Path, settings: Sequence[str] = ()) -> Broker:
             break
     else:
         raise RuntimeError(f"orbitlog up ended with {process.wait()}; see {directory / 'stderr.log'}")
-    broker = Broker("orbitlog", told["name-server"], told["broker"], [process])
+    broker = Broker("orbitlog", told["name-server"], told["broker"], [process], **_switches(settings))
     _wait_for_send(broker.address)
     broker.start_seconds = time.perf_counter() - started
     return broker
@@ -121,10 +148,14 @@ def start_apache(directory: Path, settings: Sequence[str] = ()) -> Broker:
         start_java(packages, home, ("-Xms256m", "-Xmx256m"), "namesrv.NamesrvStartup", directory / "namesrv.conf"),
         start_java(packages, home, ("-Xms2g", "-Xmx2g", *disk), "broker.BrokerStartup", directory / "broker.conf"),
     ]
-    broker = Broker("apache", f"{HOST}:{ports.name_server}", f"{HOST}:{ports.broker}", processes)
+    broker = Broker("apache", f"{HOST}:{ports.name_server}", f"{HOST}:{ports.broker}", processes, **_switches(settings))
     _wait_for_send(broker.address)
     broker.start_seconds = time.perf_counter() - started
     return broker
+
+
+def _switches(settings: Sequence[str]) -> dict[str, bool]:
+    return {"is_guarded": is_guarded(settings), "is_encrypted": is_encrypted(settings)}
 
 
 def start_java(
@@ -142,6 +173,8 @@ def _wait_for_send(address: str) -> None:
     host, _, port = address.rpartition(":")
     fields = {"a": "probe", "b": "StartProbe", "c": _PROBE_TOPIC, "d": "4", "e": "0", "f": "0", "g": "1700000000000"}
     fields |= {"h": "0", "i": "", "j": "0", "k": "false", "m": "false"}
+    probe = Command(_SEND_MESSAGE_V2, ext_fields=fields, body=b"x")
+    CREDENTIALS.sign(probe)
     header = {
         "code": _SEND_MESSAGE_V2,
         "language": "OTHER",
@@ -210,6 +243,10 @@ def client_of(broker: Broker, directory: Path) -> Iterator[Load]:
     compile_it += ["-sourcepath", str(_JAVA_SOURCE.parent)]
     subprocess.run([*compile_it, str(_JAVA_SOURCE)], check=True, capture_output=True)
     private = (f"-Duser.home={directory}", f"-Drocketmq.client.logRoot={directory / 'logs'}", "-Xmx1g")
+    if broker.is_guarded:
+        private += (f"-Dload.accessKey={CREDENTIALS.access_key}", f"-Dload.secretKey={CREDENTIALS.secret_key}")
+    if broker.is_encrypted:
+        private += ("-Dtls.enable=true",)
     class_path = os.pathsep.join([str(classes), packages.class_path])
     command = [str(packages.java), *private, "-cp", class_path, "BrokerLoad", broker.name_server, broker.address]
     with running_load(command, directory / "client.log") as load:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from benchmarks.broker_pairs import ACCESS_CONTROL, TLS
+
 TOPIC = "Compare"
 WARM_UP_TOPIC = "WarmUp"
 SYNC_FLUSH = ("flushDiskType=SYNC_FLUSH",)
@@ -127,6 +129,58 @@ def jobs(scale: float) -> list[Job]:
                 settings=SYNC_FLUSH,
             )
             for threads, messages in ((1, 3_000), (16, 20_000), (64, 40_000))
+        ),
+        *_with_access_control(count),
+        *_with_tls(count),
+    ]
+
+
+def _with_access_control(count: Callable[[int], int]) -> list[Job]:
+    suffix = ", with access control"
+    return [
+        Job(
+            f"sync {TOPIC} 16 128 {count(120_000)}",
+            (Row(f"sync send, 16 threads, 128 B{suffix}", target=1.3),),
+            settings=ACCESS_CONTROL,
+        ),
+        Job(
+            f"sync {TOPIC} 64 1024 {count(160_000)}",
+            (
+                Row(f"sync send, 64 threads, 1 KB{suffix}", target=1.3),
+                Row(f"CPU of the broker, a million sync sends, 64 threads, 1 KB{suffix}", "cpu", 2.0),
+            ),
+            settings=ACCESS_CONTROL,
+        ),
+        Job(
+            f"consume {TOPIC} {count(600_000)}",
+            (Row(f"backlog consumed{suffix}", target=1.0),),
+            settings=ACCESS_CONTROL,
+            before=(f"batch {TOPIC} 8 128 {count(600_000)} 32",),
+        ),
+    ]
+
+
+def _with_tls(count: Callable[[int], int]) -> list[Job]:
+    suffix = ", with TLS"
+    return [
+        Job(
+            f"sync {TOPIC} 16 128 {count(120_000)}",
+            (Row(f"sync send, 16 threads, 128 B{suffix}", target=1.3),),
+            settings=TLS,
+        ),
+        Job(
+            f"sync {TOPIC} 64 1024 {count(160_000)}",
+            (
+                Row(f"sync send, 64 threads, 1 KB{suffix}", target=1.3),
+                Row(f"CPU of the broker, a million sync sends, 64 threads, 1 KB{suffix}", "cpu", 1.0),
+            ),
+            settings=TLS,
+        ),
+        Job(
+            f"consume {TOPIC} {count(600_000)}",
+            (Row(f"backlog consumed{suffix}", target=1.0),),
+            settings=TLS,
+            before=(f"batch {TOPIC} 8 128 {count(600_000)} 32",),
         ),
     ]
 

@@ -1,7 +1,8 @@
-"""Make the development environment in .venv, once, and tell when it is current.
+"""Development environment: creates .venv once, and updates it when one of its inputs has changed.
 
-Standard library only: it runs before anything is installed. The stamp is written last, so an interrupted
-set-up leaves none and starts again from nothing; a lock file lets two `make` runs share one set-up.
+Uses the standard library alone, as it runs before any package is installed. The stamp is written last: after an
+interrupted set-up there is none, and the next run starts from an empty .venv. A lock file lets two `make` runs share
+one set-up.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ EXTRAS = "spark,lake,plot,rocksdb,dev"
 INPUTS = ("pyproject.toml", "constraints.txt", "tools/environment.py")
 LOG_TAIL_LINES = 25
 
-# Settings of the caller that would send packages elsewhere, or let them come from elsewhere.
+# Environment variables of the caller that would make pip install into, or import from, another place.
 _DISTURBING = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
 
 
 class SetupError(Exception):
-    """What went wrong and what to do, in one sentence."""
+    """Set-up failed; the message is one sentence with the reason and what to do."""
 
 
 def describe(python_version: str, root: Path = ROOT) -> dict[str, str]:
-    """Return what an environment depends on; equal descriptions mean that there is nothing to do."""
+    """Return the inputs of an environment; an environment with an equal description is current."""
     digest = hashlib.sha256()
     for name in INPUTS:
         content = (root / name).read_bytes()
@@ -46,7 +47,7 @@ def describe(python_version: str, root: Path = ROOT) -> dict[str, str]:
 
 
 def read_stamp(stamp: Path = STAMP) -> dict[str, str] | None:
-    """Return what the environment was made from, or None where set-up never came to its end."""
+    """Return the description of the environment, or None if set-up did not finish."""
     try:
         content = json.loads(stamp.read_text())
     except (OSError, ValueError):
@@ -54,13 +55,13 @@ def read_stamp(stamp: Path = STAMP) -> dict[str, str] | None:
     return content if isinstance(content, dict) else None
 
 
-def must_start_anew(made_from: dict[str, str] | None, wanted: dict[str, str]) -> bool:
-    """Tell whether the old .venv is of no use: unfinished, moved, or of another Python."""
+def must_recreate(made_from: dict[str, str] | None, wanted: dict[str, str]) -> bool:
+    """Return whether .venv must be created from nothing: it is unfinished, was moved, or has another Python."""
     return made_from is None or any(made_from.get(name) != wanted[name] for name in ("python", "root"))
 
 
 def wanted_python_version() -> str:
-    """Return the version of $PYTHON where one is named, else of the interpreter that runs this."""
+    """Return the version of $PYTHON if it is set, otherwise of this interpreter."""
     named = os.environ.get("PYTHON")
     if not named:
         return sys.version
@@ -69,14 +70,14 @@ def wanted_python_version() -> str:
 
 
 def set_up() -> None:
-    """Bring .venv up to date."""
+    """Create or update .venv; do nothing if it is current. Raise `SetupError` if a step fails."""
     wanted = describe(sys.version)
     made_from = read_stamp()
     if made_from == wanted and python_of(VENV).exists():
         return
     started = time.monotonic()
     version = ".".join(map(str, sys.version_info[:3]))
-    if must_start_anew(made_from, wanted):
+    if must_recreate(made_from, wanted):
         say(f"making .venv with Python {version}")
         require_venv_module()
         shutil.rmtree(VENV, ignore_errors=True)
@@ -98,15 +99,15 @@ def python_of(venv: Path) -> Path:
 
 
 def install_packages() -> None:
-    # The relative path is on purpose: pip splits PIP_CONSTRAINT at spaces, and the repository's path may hold some.
-    # Old pip reads PIP_CONSTRAINT for isolated builds too, new pip reads PIP_BUILD_CONSTRAINT.
+    # A relative path, because pip splits PIP_CONSTRAINT at spaces, and the path of the repository may contain some.
+    # Old versions of pip read PIP_CONSTRAINT for isolated builds, new ones read PIP_BUILD_CONSTRAINT.
     constrained = {"PIP_CONSTRAINT": "constraints.txt", "PIP_BUILD_CONSTRAINT": "constraints.txt"}
     pip = [str(python_of(VENV)), "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     run("install the packages", [*pip, "--editable", f".[{EXTRAS}]"], **constrained)
 
 
 def find_java() -> None:
-    """Keep the home of a Java for Spark in a file; its absence is no failure."""
+    """Write the home of a Java for Spark into `JAVA_HOME`; leave the file empty, with a notice, if there is none."""
     with LOG.open("a") as log:
         found = subprocess.run(
             ["tools/find_java", "--install"], cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True
@@ -118,7 +119,7 @@ def find_java() -> None:
 
 
 def warm_kernels() -> None:
-    """Compile the numba kernels into their cache, so that the first command need not wait for it."""
+    """Compile the numba kernels into their cache, so that the first command does not wait for it."""
     if (ROOT / "src/orbitlog/kernels").is_dir():
         say("compiling the numba kernels")
         try:
@@ -128,7 +129,7 @@ def warm_kernels() -> None:
 
 
 def require_venv_module() -> None:
-    """Debian ships Python without `ensurepip`; install its package where that is permitted."""
+    """Raise `SetupError` without `venv` and `ensurepip`; on Debian try to install their package first."""
     if can_make_venv():
         return
     major_minor = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -144,7 +145,7 @@ def can_make_venv() -> bool:
 
 
 def run(purpose: str, command: Sequence[str], **extra_environment: str) -> None:
-    """Run quietly from the repository's root; on failure show the end of what it said."""
+    """Run a command in the repository's root with its output in `LOG`; if it fails, print the last lines and raise."""
     environment = {name: value for name, value in os.environ.items() if name not in _DISTURBING}
     with LOG.open("a") as log:
         log.write(f"$ {' '.join(command)}\n")

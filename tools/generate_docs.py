@@ -44,6 +44,7 @@ from orbitlog.formats.delay_levels import DEFAULT_LEVELS, STANDARD_LEVELS, Delay
 from orbitlog.formats.layout import Layout, declared_layouts
 from orbitlog.nameserver.nameserver_settings import NAMESERVER_SETTINGS
 from orbitlog.nameserver.namesrv_keys import NAMESRV_KEYS, NAMESRV_TABLES
+from orbitlog.observe.metric_table import ALL as ALL_METRICS
 from orbitlog.settings.java_keys import ABSENT, JAVA_VERSIONS, JavaKey
 from orbitlog.settings.runtime_keys import RUNTIME_RANGES
 from orbitlog.settings.setting import Setting
@@ -563,6 +564,15 @@ def python_reference(_: str) -> str:
     return "\n\n".join(paragraphs)
 
 
+def metric_rows(_: str) -> str:
+    """Every family with its type, labels and meaning."""
+    lines = ["| family | type | labels | meaning |", "|---|---|---|---|"]
+    for metric in ALL_METRICS:
+        labels = ", ".join(metric.labels)
+        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
+    return "\n".join(lines)
+
+
 GENERATORS: dict[str, Callable[[str], str]] = {
     "benchmarks": benchmark_figures,
     "command-line": command_line,
@@ -575,6 +585,7 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "headline": headline,
     "layout": layout_table,
     "make-targets": make_targets,
+    "metrics": metric_rows,
     "mqadmin-verbs": mqadmin_verbs,
     "other-layouts": other_layouts,
     "positions": position_table,

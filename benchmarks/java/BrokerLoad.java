@@ -13,6 +13,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -26,6 +28,7 @@ import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
@@ -46,6 +49,9 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  */
 public final class BrokerLoad {
     private static final int NANOS = 1_000_000_000;
+    // Null without credentials: then requests are not signed.
+    private static final RPCHook HOOK = System.getProperty("load.accessKey") == null ? null : new AclClientRPCHook(
+        new SessionCredentials(System.getProperty("load.accessKey"), System.getProperty("load.secretKey")));
     private final String nameServer;
     private final String broker;
     private final DefaultMQProducer producer;
@@ -55,7 +61,7 @@ public final class BrokerLoad {
     private BrokerLoad(String nameServer, String broker) throws Exception {
         this.nameServer = nameServer;
         this.broker = broker;
-        producer = new DefaultMQProducer("load_producers");
+        producer = new DefaultMQProducer("load_producers", HOOK);
         producer.setNamesrvAddr(nameServer);
         producer.setInstanceName("load" + System.nanoTime());
         producer.setRetryTimesWhenSendFailed(0);
@@ -120,7 +126,7 @@ public final class BrokerLoad {
     }
 
     private String makeTopics(String prefix, int count, int queues) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(HOOK);
         admin.setNamesrvAddr(nameServer);
         admin.setInstanceName("admin" + System.nanoTime());
         admin.start();
@@ -267,7 +273,7 @@ public final class BrokerLoad {
     }
 
     private DefaultMQPushConsumer consumer(String topic, MessageListenerConcurrently listener) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("load_consumers_" + System.nanoTime() + consumers++);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("load_consumers_" + System.nanoTime() + consumers++, HOOK);
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName("load" + System.nanoTime());
         consumer.subscribe(topic, "*");
@@ -364,7 +370,7 @@ public final class BrokerLoad {
         long[] nanos = new long[times];
         long started = System.nanoTime();
         int found = 0;
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(HOOK);
         admin.setNamesrvAddr(nameServer);
         admin.setInstanceName("query" + started);
         admin.start();
