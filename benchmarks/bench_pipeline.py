@@ -33,7 +33,9 @@ from benchmarks.make_log import make_segment
 from benchmarks.measure import Figure, Reading, Report, best_of, seconds_of
 from benchmarks.process_memory import MemoryWatch, spark_kind
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.jobs.rebuild.rebuild_publish import FINISHED
 from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
+from orbitlog.storefiles.findings import FindingKind
 from tests.interop.harness.packages import NotAvailable
 
 ROUNDS, CHECK_ROUNDS = 24, 6
@@ -281,7 +283,9 @@ def _serve(root: Path, master: str, outputs: Outputs) -> None:
 
     def check_all(store: Path) -> None:
         (checked,) = check(spark, [store], settings=rules)
-        assert checked.is_sound, checked.findings[:3]
+        # A log that was written without a broker has no tables.
+        wrong = [finding for finding in checked.findings if finding.kind is not FindingKind.CONFIG]
+        assert not wrong, wrong[:3]
 
     for line in sys.stdin:
         with outputs.next() as out:
@@ -303,10 +307,13 @@ def _serve(root: Path, master: str, outputs: Outputs) -> None:
 
 
 def with_log(out: Path, root: Path) -> Path:
-    """Make a store of derived files: with the log linked, which they are checked against."""
+    """Make a store of derived files: the log that they are checked against linked, the tables copied."""
     (out / "commitlog").mkdir()
     for segment in (root / "commitlog").iterdir():
         (out / "commitlog" / segment.name).hardlink_to(segment)
+    if (root / "config").is_dir():
+        shutil.copytree(root / "config", out / "config")
+    (out / FINISHED).unlink(missing_ok=True)
     return out
 
 

@@ -1,17 +1,20 @@
 """`make compare`: Orbitlog's broker beside Apache RocketMQ's, under the same official client, in one run.
 
-python -m benchmarks.compare [--quick] [--scale X] [--full] [--rounds N] [--row WORD]... [--only NAME] [--out FILE]
+python -m benchmarks.compare [--quick] [--scale X] [--full] [--rounds N] [--row WORD]... [--only-stores] [--only NAME]
+    [--out FILE]
 
 Rounds alternate between the brokers; each row is the median of its rounds. Every new client first runs the jobs of
 `compare_rows.warm_up`, so that Java's compiler has settled in the client and in Apache's broker; the first round of
 each row is not counted either. While one side is measured the other is stopped (SIGSTOP): Apache's broker works for
 minutes after a row with a thousand topics or transactions, and would take a core from Orbitlog. A row whose client
-fails is reported and left out, new clients run the next one, and the command ends with 1.
+fails is reported and left out, new clients run the next one, and the command ends with 1. The record is written after
+each group of rows; a run of some rows (`--row`, `--only-stores`) keeps the other rows of the file.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import signal
 import sys
@@ -21,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.broker_pairs import Broker, JobFailed, Load, client_of, start_apache, start_orbitlog
 from benchmarks.compare_record import Record
@@ -144,28 +148,37 @@ def more_starts(names: Sequence[str], count: int, record: Record) -> None:
 def main() -> None:
     arguments = parsed()
     scale = QUICK if arguments.quick else arguments.scale
-    chosen = [job for job in jobs(scale) if _is_wanted(job.rows, arguments.row)]
+    chosen = [] if arguments.only_stores else [job for job in jobs(scale) if _is_wanted(job.rows, arguments.row)]
     names = [arguments.only] if arguments.only else list(STARTERS)
     given = shlex.join(sys.argv[1:])
     command = f"make compare ARGS={shlex.quote(given)}" if given else "make compare"
     record = Record(arguments.rounds, warm_up(is_quick=arguments.quick), command)
     print(", ".join(f"{name} {value}" for name, value in circumstances().items()))
+    earlier = _earlier(arguments.out) if arguments.row or arguments.only_stores else {}
     for settings in dict.fromkeys(job.settings for job in chosen):
         group = [job for job in chosen if job.settings == settings]
         with tempfile.TemporaryDirectory(prefix="orbitlog-compare-") as directory:
             compare(group, names, arguments.rounds, Path(directory), record)
-    if not arguments.row and not arguments.only:
+        record.save(arguments.out, earlier=earlier)  # a later part may fail
+    if (not arguments.row and not arguments.only) or arguments.only_stores:
         more_starts(names, 0 if arguments.quick else 2, record)
         compare_commands(record, rounds=1 if arguments.quick else 5)
+        record.save(arguments.out, earlier=earlier)
         compare_stores(record, gigabytes=10.0 if arguments.full else 0.02 if arguments.quick else 1.0)
     for name in (START, MEMORY):
-        print(record.line(name))
-    record.save(arguments.out)
+        if name in record.rows:
+            print(record.line(name))
+    record.save(arguments.out, earlier=earlier)
     if arguments.out == RESULTS / "compare.json" and not arguments.only and not arguments.quick:
         record.remember(RESULTS / "compare-history.jsonl")
         print("`make docs` writes these figures to docs/benchmarks.md and docs/benchmarks/comparison.md")
     if record.left_out:
         raise SystemExit(f"rows left out: {len(record.left_out)}")
+
+
+def _earlier(path: Path) -> dict[str, Any]:
+    """Return the record whose other rows stay: a run of some rows replaces only those."""
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def _is_wanted(rows: Sequence[Row], words: Sequence[str]) -> bool:
@@ -179,6 +192,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="stores of 10 GB instead of 1 GB")
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each row (default 3)")
     parser.add_argument("--row", action="append", default=[], help="only rows whose name contains this")
+    parser.add_argument("--only-stores", action="store_true", help="only starts, command line and stores")
     parser.add_argument("--only", choices=sorted(STARTERS), help="only this broker")
     parser.add_argument("--out", type=Path, help="JSON to write (default benchmarks/results/compare.json)")
     arguments = parser.parse_args()

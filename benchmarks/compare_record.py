@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,10 @@ class Record:
             parts.append(f"{ratio:6.2f}x{wanted}")
         return "  ".join(parts)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, *, earlier: Mapping[str, Any] | None = None) -> None:
+        """Write the rows, and those of an `earlier` record that this run has not measured, with their origin."""
         rows = [self._row(row) for row in self.rows.values()]
+        rows += _kept(earlier or {}, self.rows)
         path.parent.mkdir(parents=True, exist_ok=True)
         record: dict[str, Any] = {"apacheVersion": VERSION, "command": self.command, "rounds": self.rounds}
         record["warmUp"] = self.warm_up
@@ -87,3 +89,9 @@ class Record:
         line["warmUp"] = bool(self.warm_up)
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def _kept(earlier: Mapping[str, Any], measured: Mapping[str, Row]) -> list[dict[str, Any]]:
+    """Return the rows of an earlier record that were not measured now, each with time and commit of its run."""
+    origin = {name: earlier[name] for name in ("when", "commit") if name in earlier}
+    return [{**origin, **row} for row in earlier.get("rows", ()) if row["name"] not in measured]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,3 +90,17 @@ def test_failures_of_the_uncounted_round_are_ignored(loads: list[FakeLoad], tmp_
     compare.compare(wanted, ["apache"], 1, tmp_path, record)
     assert record.values["one", "apache"] == [10.0]
     assert list(record.left_out) == ["two"]
+
+
+def test_record_of_some_rows_keeps_the_others_with_their_origin(tmp_path: Path) -> None:
+    earlier = {
+        "when": "2026-01-01",
+        "commit": "abc",
+        "rows": [{"name": "a", "ratio": 1.0}, {"name": "b", "ratio": 2.0}],
+    }
+    record = Record(1, ())
+    for broker in ("apache", "orbitlog"):
+        record.add(compare.Row("b"), broker, 3.0)
+    record.save(tmp_path / "compare.json", earlier=earlier)
+    rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    assert [(row["name"], row["ratio"], row.get("commit")) for row in rows] == [("b", 1.0, None), ("a", 1.0, "abc")]

@@ -406,7 +406,8 @@ def comparison(_: str) -> str:
             )
         ratio, target = row["ratio"], row["target"]
         missed = "" if target is None else f"{target:g}" if ratio >= target else f"{target:g}, missed"
-        lines.append(f"| {row['name']} | {' | '.join(sides)} | {ratio:.2f} | {missed} |")
+        origin = f" (commit {row['commit']})" if row.get("commit", recorded["commit"]) != recorded["commit"] else ""
+        lines.append(f"| {row['name']}{origin} | {' | '.join(sides)} | {ratio:.2f} | {missed} |")
     return "\n".join(lines)
 
 
