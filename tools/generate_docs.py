@@ -565,6 +565,14 @@ def python_reference(_: str) -> str:
     return "\n\n".join(paragraphs)
 
 
+def console_endpoints(_: str) -> str:
+    from orbitlog.console.web.endpoint import API_PREFIX
+    from orbitlog.console.web.endpoint_table import ENDPOINTS
+
+    rows = [f"| `{API_PREFIX}{endpoint.path}` | {endpoint.summary} |" for endpoint in ENDPOINTS]
+    return "\n".join(("| GET | result |", "|---|---|", *sorted(rows)))
+
+
 def metric_rows(_: str) -> str:
     """Every family with its type, labels and meaning."""
     lines = ["| family | type | labels | meaning |", "|---|---|---|---|"]
@@ -582,6 +590,7 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "comparison-verdict": comparison_verdict,
     "comparison-warm-up": comparison_warm_up,
     "compat": compat_table,
+    "console-endpoints": console_endpoints,
     "decisions": decisions,
     "headline": headline,
     "layout": layout_table,

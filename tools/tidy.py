@@ -82,6 +82,7 @@ MAY_CALL_FILES = frozenset(
         "cli/tour/tour_servers.py",
         "client/admin/replay_record.py",  # a log of its own, synced line by line
         "client/consumer/local_offsets.py",  # offsets of broadcast consumers, on the client's machine
+        "console/session/console_audit.py",  # a log of its own, synced line by line
         "doctor/convert/rocksdb_tables.py",  # a temporary copy that RocksDB may write to
         "nameserver/kv_configs.py",
         "pipeline/dispatch/dispatch_query.py",  # checkpoints of Spark, which no part of Orbitlog reads

@@ -30,7 +30,7 @@ def run_with_client(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], 
     from orbitlog.client.connection.connect import connect
 
     async def run() -> R:
-        options = {"credentials": _credentials(cluster), "namespace": cluster.namespace, "tls": _tls(cluster)}
+        options = {"credentials": credentials_of(cluster), "namespace": cluster.namespace, "tls": tls_of(cluster)}
         async with connect(cluster.address, **options) as mq:
             try:
                 return await work(mq)
@@ -46,7 +46,7 @@ def run_with_admin(cluster: Cluster, work: Callable[[Administration], Awaitable[
     from orbitlog.client.admin.administration import administer
 
     async def run() -> R:
-        async with administer(cluster.address, credentials=_credentials(cluster), tls=_tls(cluster)) as admin:
+        async with administer(cluster.address, credentials=credentials_of(cluster), tls=tls_of(cluster)) as admin:
             try:
                 return await work(admin)
             except (NoRoute, BrokerRefused) as error:
@@ -55,7 +55,7 @@ def run_with_admin(cluster: Cluster, work: Callable[[Administration], Awaitable[
     return _run(run())
 
 
-def _credentials(cluster: Cluster) -> Any:
+def credentials_of(cluster: Cluster) -> Any:
     if not cluster.access_key or not cluster.secret_key:
         return None
     from orbitlog.access.credentials import Credentials
@@ -63,7 +63,7 @@ def _credentials(cluster: Cluster) -> Any:
     return Credentials(cluster.access_key, cluster.secret_key)
 
 
-def _tls(cluster: Cluster) -> Any:
+def tls_of(cluster: Cluster) -> Any:
     """Return the TLS of a cluster's connections; None leaves it to the scheme of the address."""
     if not cluster.tls:
         return None

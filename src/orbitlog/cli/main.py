@@ -158,6 +158,10 @@ COMMANDS = {
         "Run a name server: brokers register routes, clients look them up.",
         is_server=True,
     ),
+    "console": LazyCommand(
+        "orbitlog.cli.serve.cmd_console",
+        "Serve the web console until interrupted: clusters, and stores without a broker.",
+    ),
     "probe": LazyCommand("orbitlog.cli.cmd_probe", "Check whether a server is alive or ready, for containers."),
     "pipeline": LazyCommand("orbitlog.cli.pipeline.cmd_pipeline", "Run Spark jobs over whole stores."),
     "completion": LazyCommand(

@@ -21,8 +21,10 @@ from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.cli.light_dataclasses import compile_dataclass_methods_lazily
 from orbitlog.cli.serve.serving import (
     RecoveryProgress,
+    Served,
     ServerLog,
     config_option,
+    console_port_option,
     joined,
     json_option,
     log_format_option,
@@ -239,6 +241,7 @@ def _reachable(host: str) -> str:
     help="Run N brokers as one cluster, one process each; stores go below --store, ports are 10 apart.",
 )
 @metrics_port_option
+@console_port_option
 @config_option
 @set_option
 @log_format_option
@@ -253,6 +256,7 @@ def command(
     broker_port: int | None,
     dispatch: str | None,
     metrics_port: int | None,
+    console_port: int | None,
     config_path: Path | None,
     assignments: tuple[str, ...],
     log_format: str,
@@ -277,11 +281,22 @@ def command(
     if instances:
         words = [*_broker_options(settings, config_path, assignments), "--log-format", log_format]
         serve(
-            lambda: _UpTogether(settings, root, name_server_port, instances, words, server_log=server_log),
+            lambda: _with_console(
+                _UpTogether(settings, root, name_server_port, instances, words, server_log=server_log), console_port
+            ),
             as_json=as_json,
         )
     else:
-        serve(lambda: _Up(settings, root, name_server_port, server_log), as_json=as_json)
+        serve(lambda: _with_console(_Up(settings, root, name_server_port, server_log), console_port), as_json=as_json)
+
+
+def _with_console(served: Served, console_port: int | None) -> Served:
+    """Return the servers with a console next to them; without the option nothing more is imported."""
+    if console_port is None:
+        return served
+    from orbitlog.cli.serve.console_process import WithConsole
+
+    return WithConsole(served, console_port)
 
 
 def _instances(count: int, settings: BrokerSettings, root: Path) -> list[BrokerInstance]:

@@ -77,6 +77,11 @@ metrics_port_option = click.option(
     type=click.IntRange(0, 65535),
     help="Serve metrics and health over HTTP at this port, 0 for any free port (metricsExporterType=PROM).",
 )
+console_port_option = click.option(
+    "--console-port",
+    type=click.IntRange(0, 65535),
+    help="Serve the web console at this port, 0 for any free port; it is a process of its own.",
+)
 log_format_option = click.option(
     "--log-format",
     type=click.Choice((TEXT, JSON)),

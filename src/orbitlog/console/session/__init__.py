@@ -1,0 +1,1 @@
+"""Sessions: users, roles, sign-in, and the checks before every request."""

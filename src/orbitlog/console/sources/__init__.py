@@ -1,0 +1,1 @@
+"""Sources: connections to clusters, and samples of their state."""

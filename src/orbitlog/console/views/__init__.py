@@ -1,0 +1,1 @@
+"""Views: typed answers about a cluster, shared by pages and API."""

@@ -1,0 +1,1 @@
+"""Web: routes, pages, static files and the OpenAPI document."""

@@ -1,0 +1,159 @@
+"""The table of endpoints: every function of the API, and the page of each."""
+
+from __future__ import annotations
+
+from orbitlog.console.views import broker_view, group_view, history_view, overview_view, topic_view
+from orbitlog.console.views.answers import Answer, ListQuery
+from orbitlog.console.web.endpoint import Call, Endpoint
+
+
+class ClusterRow(Answer, kw_only=True):
+    """A configured cluster."""
+
+    name: str
+    address: str
+
+
+class ClusterListing(Answer, kw_only=True):
+    """The clusters of this console, and whether it may change them."""
+
+    items: list[ClusterRow]
+    writable: bool
+
+
+async def list_clusters(call: Call) -> ClusterListing:
+    rows = [ClusterRow(name=source.name, address=source.address) for source in call.console.clusters.values()]
+    return ClusterListing(items=rows, writable=call.console.options.may_write)
+
+
+async def show_overview(call: Call) -> overview_view.OverviewAnswer:
+    return await overview_view.overview(call.cluster, call.console.options.stuck_after_seconds)
+
+
+async def show_history(call: Call) -> history_view.HistoryAnswer:
+    return await history_view.show_history(call.cluster)
+
+
+async def list_brokers(call: Call) -> broker_view.BrokerListing:
+    return await broker_view.list_brokers(call.cluster)
+
+
+async def show_broker(call: Call) -> broker_view.RuntimeAnswer:
+    return await broker_view.show_broker(call.cluster, call.path["address"])
+
+
+async def compare_settings(call: Call) -> broker_view.SettingsAnswer:
+    return await broker_view.compare_settings(call.cluster)
+
+
+async def list_topics(call: Call) -> topic_view.TopicListing:
+    return await topic_view.list_topics(call.cluster, call.query)
+
+
+async def show_topic(call: Call) -> topic_view.TopicAnswer:
+    return await topic_view.show_topic(call.cluster, call.path["topic"])
+
+
+async def list_groups(call: Call) -> group_view.GroupListing:
+    return await group_view.list_groups(call.cluster, call.query)
+
+
+async def show_group(call: Call) -> group_view.GroupAnswer:
+    return await group_view.show_group(call.cluster, call.path["group"])
+
+
+_CLUSTER = "/clusters/{cluster}"
+CLUSTER_ENDPOINTS = (
+    Endpoint("/clusters", "listClusters", "List the configured clusters.", ClusterListing, list_clusters),
+    Endpoint(
+        f"{_CLUSTER}/overview",
+        "showOverview",
+        "Show whether anything is wrong, and the main figures.",
+        overview_view.OverviewAnswer,
+        show_overview,
+        template="overview.html",
+        title="Overview",
+        section="overview",
+    ),
+    Endpoint(
+        f"{_CLUSTER}/history",
+        "showHistory",
+        "Show rates and lags of the last hour.",
+        history_view.HistoryAnswer,
+        show_history,
+    ),
+    Endpoint(
+        f"{_CLUSTER}/brokers",
+        "listBrokers",
+        "List brokers and name servers.",
+        broker_view.BrokerListing,
+        list_brokers,
+        template="brokers.html",
+        title="Brokers",
+        section="brokers",
+    ),
+    Endpoint(
+        f"{_CLUSTER}/brokers/{{address}}",
+        "showBroker",
+        "Show all run-time numbers of one broker, by its address.",
+        broker_view.RuntimeAnswer,
+        show_broker,
+        template="broker.html",
+        title="Broker {address}",
+        section="brokers",
+    ),
+    Endpoint(
+        f"{_CLUSTER}/settings",
+        "compareSettings",
+        "Compare the settings of all masters.",
+        broker_view.SettingsAnswer,
+        compare_settings,
+        template="settings.html",
+        title="Settings",
+        section="settings",
+        is_live=False,
+    ),
+    Endpoint(
+        f"{_CLUSTER}/topics",
+        "listTopics",
+        "List topics.",
+        topic_view.TopicListing,
+        list_topics,
+        query=ListQuery,
+        template="topics.html",
+        title="Topics",
+        section="topics",
+    ),
+    Endpoint(
+        f"{_CLUSTER}/topics/{{topic}}",
+        "showTopic",
+        "Show queues, groups, route and settings of a topic.",
+        topic_view.TopicAnswer,
+        show_topic,
+        template="topic.html",
+        title="Topic {topic}",
+        section="topics",
+    ),
+    Endpoint(
+        f"{_CLUSTER}/groups",
+        "listGroups",
+        "List consumer groups, by lag.",
+        group_view.GroupListing,
+        list_groups,
+        query=ListQuery,
+        template="groups.html",
+        title="Groups",
+        section="groups",
+    ),
+    Endpoint(
+        f"{_CLUSTER}/groups/{{group}}",
+        "showGroup",
+        "Show the progress of a group in every queue, its members and settings.",
+        group_view.GroupAnswer,
+        show_group,
+        template="group.html",
+        title="Group {group}",
+        section="groups",
+    ),
+)
+ENDPOINTS: tuple[Endpoint, ...] = CLUSTER_ENDPOINTS
