@@ -18,7 +18,14 @@ import pytest
 
 from orbitlog.cli.mqadmin.mq_messages import _write_body
 from orbitlog.cli.mqadmin.verb_session import VerbFailed
-from orbitlog.cli.output.log_lines import LINE_CHARACTERS_MAX, VALUE_CHARACTERS_MAX, LineFormatter, LogFile
+from orbitlog.cli.output.log_lines import (
+    LINE_CHARACTERS_MAX,
+    LINES_PER_MINUTE_MAX,
+    VALUE_CHARACTERS_MAX,
+    LineFormatter,
+    LineRate,
+    LogFile,
+)
 from orbitlog.cli.output.terminal import TerminalStream, escaped
 from orbitlog.errors import StoreLinkError
 from orbitlog.testing.running_broker import RunningBroker
@@ -71,6 +78,21 @@ def test_long_value_is_cut_and_the_rest_of_the_line_stays() -> None:
 
 def test_long_line_is_cut() -> None:
     assert len(logged("%s", ["x" * 1_000_000])) < LINE_CHARACTERS_MAX + 200
+
+
+def test_line_that_a_peer_makes_repeat_is_left_out_and_counted() -> None:
+    rate, formatter = LineRate(), LineFormatter("%(message)s")
+
+    def shown(line: int, seconds: float) -> str:
+        record = logging.LogRecord("orbitlog", logging.WARNING, "module.py", line, "group %s moved", ("g",), None)
+        record.created = seconds
+        return formatter.format(record) if rate.filter(record) else ""
+
+    lines = [shown(10, 5.0) for _ in range(LINES_PER_MINUTE_MAX + 500)]
+    assert sum(map(bool, lines)) == LINES_PER_MINUTE_MAX
+    assert shown(11, 6.0) == "group g moved", "other places in the code are not affected"
+    assert shown(10, 66.0) == "group g moved (500 lines like it were left out before)"
+    assert shown(10, 67.0) == "group g moved"
 
 
 def test_traceback_cannot_forge_a_record() -> None:

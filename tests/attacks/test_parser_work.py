@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import random
+import re
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +18,7 @@ from orbitlog.settings.properties_file import parse_properties
 from orbitlog.wire.bodies.body_json import read_request_body
 from orbitlog.wire.command_decoding import WireLimits, decode_binary_header, decode_json_header
 from orbitlog.wire.pop_receipt import acknowledged_offsets, parse_receipt
+from tests.support.regex_steps import TooManySteps, letters_of, regex_steps
 from tests.support.work_counters import steps_of
 
 STEPS_PER_BYTE_MAX = 60
@@ -78,3 +83,63 @@ def test_steps_grow_at_most_with_the_input(name: str) -> None:
         for data in inputs(PIECES[kind], size):
             steps = steps_of(lambda data=data: tried(data))
             assert steps <= STEPS_MIN + STEPS_PER_BYTE_MAX * size, f"{steps} steps for {data[:60]!r}... of {size} bytes"
+
+
+# Regular expressions
+
+ROOMS = ("access", "broker", "client", "filters", "formats", "nameserver", "observe", "remoting", "settings", "wire")
+LETTERS = 120
+REGEX_STEPS_PER_LETTER_MAX = 60
+
+
+def patterns() -> dict[str, re.Pattern[str]]:
+    """Return every pattern at the top of a module that meets text of peers, by module and name."""
+    found = {}
+    for room in ROOMS:
+        package = importlib.import_module(f"orbitlog.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if isinstance(value, re.Pattern) and value not in found.values():
+                    found[f"{module.name.removeprefix('orbitlog.')}.{name}"] = value
+    return found
+
+
+def as_text(pattern: re.Pattern[str] | re.Pattern[bytes]) -> re.Pattern[str]:
+    if isinstance(pattern.pattern, bytes):
+        return re.compile(pattern.pattern.decode("latin-1"), pattern.flags & ~re.UNICODE | re.ASCII)
+    return pattern  # type: ignore[return-value]
+
+
+def texts(letters: list[str]) -> Iterator[str]:
+    """Yield texts that begin like a match and end otherwise: the worst case of a pattern that backtracks."""
+    chance = random.Random(SEED)
+    for letter in letters:
+        for end in ("", "!", "\0"):
+            yield letter * LETTERS + end
+    for _ in range(60):
+        first, second, last = chance.choices(letters, k=3)
+        yield first + second * LETTERS + last + "!"
+        yield (first + second) * (LETTERS // 2) + "!"
+
+
+def test_patterns_never_try_more_than_a_constant_number_of_ways_for_each_letter() -> None:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        checked = {name: as_text(pattern) for name, pattern in patterns().items()}
+        assert len(checked) > 15 and "filters.java_numbers._DECIMAL" in checked
+        for name, pattern in checked.items():
+            for text in texts(letters_of(pattern)):
+                try:
+                    regex_steps(pattern, text, REGEX_STEPS_PER_LETTER_MAX * LETTERS)
+                except TooManySteps:
+                    pytest.fail(f"{name}: {pattern.pattern!r} needs too many steps for {text[:20]!r}...{text[-5:]!r}")
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_pattern_that_backtracks_is_noticed() -> None:
+    with pytest.raises(TooManySteps):
+        regex_steps(re.compile(r"[0-9]+\.?[0-9]*"), "1" * LETTERS + "x", REGEX_STEPS_PER_LETTER_MAX * LETTERS)
+    for pattern, text in ((r"a*b", "aaab"), (r"(?:ab|a)+c?", "abaabc"), (r"[^x]{2,4}+y", "zzzy")):
+        assert regex_steps(re.compile(pattern), text, 1_000) > 3

@@ -11,12 +11,17 @@ from pathlib import Path
 import pytest
 
 import orbitlog
-from tests.support.remedies import REMOVALS, Removal
+from tests.support.remedies import FINDINGS, REMOVALS, Removal
 
 SOURCE = Path(orbitlog.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
 IS_LONG = int(os.environ.get("ORBITLOG_ATTACK", "1")) > 1
 SECONDS_MAX = 180
+
+
+def test_every_finding_has_a_remedy_whose_removal_a_test_notices() -> None:
+    assert {removal.finding for removal in REMOVALS} == set(range(FINDINGS + 1))
+    assert len({removal.attack for removal in REMOVALS}) == len(REMOVALS)
 
 
 @pytest.mark.parametrize("removal", REMOVALS, ids=lambda removal: removal.attack)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+FINDINGS = 23
+
 
 class Removal(NamedTuple):
-    """A text of one module, what replaces it, and the test that notices it."""
+    """A text of one module, what replaces it, and the test that notices it.
 
+    `finding` is the number of the attack in the order in which they were found on commit ca1ed39; 0 for later ones.
+    """
+
+    finding: int
     attack: str
     module: str
     text: str
@@ -17,6 +23,7 @@ class Removal(NamedTuple):
 
 REMOVALS = (
     Removal(
+        2,
         "system topics are sendable",
         "formats/names.py",
         "        return topic.startswith(CLOUD_TRACE_TOPIC_PREFIX)\n",
@@ -24,6 +31,7 @@ REMOVALS = (
         "test_poison_messages.py::test_send_to_a_system_topic_is_refused",
     ),
     Removal(
+        2,
         "a message that cannot be delivered is tried for ever",
         "broker/sending/quarantine.py",
         "            if not is_final(result):\n",
@@ -31,6 +39,7 @@ REMOVALS = (
         "test_poison_messages.py::test_popped_message_that_cannot_be_revived_does_not_stop_revival",
     ),
     Removal(
+        3,
         "topics are registered in one frame",
         "broker/runtime/registration.py",
         "            if settings[keys.SPLIT_REGISTRATION]\n",
@@ -38,6 +47,7 @@ REMOVALS = (
         "test_many_topics.py::test_topics_that_fill_several_frames_are_registered_in_parts",
     ),
     Removal(
+        4,
         "long polls of a connection are not limited",
         "broker/pulling/held_requests.py",
         "        if count >= self._per_connection_max:\n",
@@ -45,6 +55,7 @@ REMOVALS = (
         "test_held_request_floods.py::test_pull_over_the_limit_is_answered_at_once",
     ),
     Removal(
+        4,
         "long polls of all connections are not limited",
         "broker/pulling/held_requests.py",
         "        if self.total >= self._total_max:\n",
@@ -52,6 +63,7 @@ REMOVALS = (
         "test_held_request_floods.py::test_greediest_connection_gives_way",
     ),
     Removal(
+        5,
         "references in bodies are not counted",
         "wire/bodies/body_json.py",
         "REQUEST_REFERENCES_MAX = 64\n",
@@ -59,6 +71,7 @@ REMOVALS = (
         "test_hostile_bodies.py::test_request_with_many_references_is_refused",
     ),
     Removal(
+        6,
         "statistics of any number of queues",
         "broker/admin/queue_statistics.py",
         "        state.limits.refuse_over(STATS_QUEUES, counted.total + config.read_queue_count)\n",
@@ -66,6 +79,7 @@ REMOVALS = (
         "test_wide_tables.py::test_repeated_topics_of_a_request_count_once_and_too_many_queues_are_refused",
     ),
     Removal(
+        7,
         "long loose JSON is read",
         "wire/bodies/body_json.py",
         "LOOSE_REQUEST_BYTES_MAX = 64 * 1024\n",
@@ -73,6 +87,7 @@ REMOVALS = (
         "test_hostile_bodies.py::test_long_loose_body_is_refused_without_work",
     ),
     Removal(
+        9,
         "a name is taken over",
         "nameserver/route_table.py",
         "        self._protects_names = protects_names\n",
@@ -80,6 +95,7 @@ REMOVALS = (
         "test_name_server_takeover.py::test_stranger_cannot_take_the_name_of_a_connected_broker",
     ),
     Removal(
+        10,
         "administration of exposed servers",
         "remoting/request_dispatch.py",
         "refuse if is_administrative(code) else handler",
@@ -87,6 +103,7 @@ REMOVALS = (
         "test_administration.py::test_exposed_broker_refuses_administration_and_serves_clients",
     ),
     Removal(
+        11,
         "a wide topic is searched at once",
         "broker/pop/pop_service.py",
         "        if sum(count for _, count in spans) > NARROW_QUEUES:\n",
@@ -94,6 +111,7 @@ REMOVALS = (
         "test_wide_tables.py::test_pop_of_a_wide_topic_finds_the_only_message_in_short_steps",
     ),
     Removal(
+        14,
         "counts inside bodies are not limited",
         "settings/limits.py",
         "        if count > self._values[limit.key]:\n",
@@ -101,6 +119,7 @@ REMOVALS = (
         "test_hostile_bodies.py::test_request_with_too_many_parts_is_refused",
     ),
     Removal(
+        15,
         "settings of requests have no range",
         "settings/runtime_keys.py",
         "    if allowed is not None and int(text) not in allowed:\n",
@@ -108,6 +127,7 @@ REMOVALS = (
         "test_administration.py::test_request_cannot_set_extreme_values",
     ),
     Removal(
+        16,
         "links are followed by the broker",
         "storefiles/confined/store_links.py",
         "            raise StoreLinkError(_sentence(link, paths.root))\n",
@@ -115,6 +135,7 @@ REMOVALS = (
         "test_foreign_stores.py::test_broker_refuses_links_to_anything",
     ),
     Removal(
+        17,
         "a chain of the index is followed to its end",
         "store/reads/key_query.py",
         "        if self._entries_left < 0:\n",
@@ -122,6 +143,7 @@ REMOVALS = (
         "test_key_collisions.py::test_search_ends_at_a_limit_and_says_so",
     ),
     Removal(
+        17,
         "a key is searched at once",
         "store/reads/key_query.py",
         "        return self._units >= STEP_WORK\n",
@@ -129,6 +151,7 @@ REMOVALS = (
         "test_key_collisions.py::test_search_through_collisions_takes_short_steps_and_finds_the_message",
     ),
     Removal(
+        18,
         "unsent responses are not counted",
         "remoting/memory_budget.py",
         "        growth, self.unsent_bytes = size - self.unsent_bytes, size\n",
@@ -136,6 +159,7 @@ REMOVALS = (
         "test_connection_floods.py::test_unsent_responses_share_one_budget",
     ),
     Removal(
+        18,
         "unfinished frames are not counted",
         "remoting/memory_budget.py",
         "        growth, self.received_bytes = size - self.received_bytes, size\n",
@@ -143,6 +167,7 @@ REMOVALS = (
         "test_connection_floods.py::test_unfinished_frames_share_one_budget",
     ),
     Removal(
+        19,
         "connections take all descriptors",
         "remoting/flow.py",
         "        if connection.descriptor >= limits.descriptors:\n",
@@ -150,6 +175,7 @@ REMOVALS = (
         "test_connection_floods.py::test_connections_leave_descriptors_to_the_store",
     ),
     Removal(
+        20,
         "logs contain control characters",
         "cli/output/log_lines.py",
         "        record.message = printable(cut(record.message, LINE_CHARACTERS_MAX))\n",
@@ -157,6 +183,7 @@ REMOVALS = (
         "test_logs_and_terminals.py::test_log_record_is_one_printable_line",
     ),
     Removal(
+        21,
         "terminals get control characters",
         "cli/output/terminal.py",
         "    if plain.isprintable():\n",
@@ -164,6 +191,7 @@ REMOVALS = (
         "test_logs_and_terminals.py::test_stream_to_a_terminal_escapes_control_sequences",
     ),
     Removal(
+        22,
         "empty entries of binary headers are not counted",
         "wire/command_decoding.py",
         "        if count > limits.ext_fields_max:\n",
@@ -171,6 +199,7 @@ REMOVALS = (
         "test_hostile_bodies.py::test_binary_header_counts_entries_with_an_empty_key",
     ),
     Removal(
+        23,
         "errors tell paths to peers",
         "remoting/error_ids.py",
         '    return f"internal error {error_id}; the log of the server has the cause under this id"\n',
@@ -178,11 +207,148 @@ REMOVALS = (
         "test_administration.py::test_internal_error_tells_a_peer_an_id_alone",
     ),
     Removal(
+        13,
         "pulls of others are looked at",
         "broker/pulling/held_pulls.py",
         "        return self._take([pull for pull in waiting if pull.queue_offset < max_offset])\n",
         "        return self._take([pull for pull in waiting if list(waiting).count(pull) and"
         " pull.queue_offset < max_offset and [each for each in waiting if each is pull]])\n",
         "test_held_request_floods.py::test_overdue_pulls_are_taken_in_one_pass",
+    ),
+    Removal(
+        1,
+        "a journal of a stranger is carried out",
+        "doctor/repair/repair_journal.py",
+        """    return is_own({name: value""",
+        """    return True or is_own({name: value""",
+        "test_foreign_stores.py::test_foreign_journal_is_shown_in_the_plan_and_refused",
+    ),
+    Removal(
+        1,
+        "a journal writes through links",
+        "storefiles/confined/regular_files.py",
+        "_WALK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC\n",
+        "_WALK = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC\n",
+        "test_foreign_stores.py::test_foreign_journal_that_is_resumed_stays_inside_the_store",
+    ),
+    Removal(
+        4,
+        "a body of any size is buffered",
+        "wire/request_budgets.py",
+        "            if body_bytes > self._limits[body_limit]:\n",
+        "            if False:\n",
+        "test_hostile_bodies.py::test_body_over_its_budget_is_never_buffered",
+    ),
+    Removal(
+        8,
+        "a pattern tries n * n ways",
+        "filters/java_numbers.py",
+        r"""(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE]""",
+        r"""(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]""",
+        "test_parser_work.py::test_patterns_never_try_more_than_a_constant_number_of_ways_for_each_letter",
+    ),
+    Removal(
+        12,
+        "brokers of a connection are not limited",
+        "nameserver/handle_brokers.py",
+        "        self._limits.refuse_over(limit_keys.NAMESERVER_BROKERS_PER_CONNECTION, count)\n",
+        "",
+        "test_name_server_takeover.py::test_brokers_and_topics_of_a_connection_are_limited",
+    ),
+    Removal(
+        12,
+        "a broker chooses its heartbeat timeout",
+        "nameserver/route_table.py",
+        "min(request.heartbeat_timeout_ms or SILENCE_MAX_MS, self._silence_max_ms)",
+        "request.heartbeat_timeout_ms or SILENCE_MAX_MS",
+        "test_name_server_takeover.py::test_heartbeat_timeout_is_bounded",
+    ),
+    Removal(
+        23,
+        "bodies are written below a directory of others",
+        "cli/mqadmin/mq_messages.py",
+        "    if status.st_uid != os.geteuid() or status.st_mode & 0o022:\n",
+        "    if False:\n",
+        "test_logs_and_terminals.py::test_bodies_are_not_written_below_a_directory_of_others",
+    ),
+    Removal(
+        0,
+        "handshakes of an address are not limited",
+        "remoting/tls/handshake_turns.py",
+        "        if self._unfinished[address] >= self._limits[TLS_HANDSHAKES_PER_ADDRESS]:\n",
+        "        if False:\n",
+        "test_tls_floods.py::test_unfinished_handshakes_of_one_address_are_limited",
+    ),
+    Removal(
+        0,
+        "handshakes take all the time of the event loop",
+        "remoting/tls/handshake_turns.py",
+        "        if not self._waiting and self._now_s() >= self._next_s:\n",
+        "        if True:\n",
+        "test_tls_floods.py::test_addresses_take_turns_and_others_are_served_in_between",
+    ),
+    Removal(
+        0,
+        "unfinished handshakes are not counted",
+        "remoting/memory_budget.py",
+        "        growth, self.tls_bytes = size - self.tls_bytes, size\n",
+        "        growth = 0\n",
+        "test_tls_floods.py::test_unfinished_handshakes_and_records_count_in_the_memory_budget",
+    ),
+    Removal(
+        0,
+        "records without content are decrypted",
+        "remoting/tls/record_lengths.py",
+        "        return count < MANY_RECORDS or size >= count * _BYTES_MIN\n",
+        "        return True\n",
+        "test_tls_floods.py::test_very_many_records_without_content_are_refused_before_they_are_decrypted",
+    ),
+    Removal(
+        0,
+        "a peer holds all connections of the metrics port",
+        "observe/http_listener.py",
+        "        if len(present) > count_max:\n",
+        "        if False:\n",
+        "test_metrics_port.py::test_peer_that_holds_all_connections_does_not_keep_monitoring_out",
+    ),
+    Removal(
+        0,
+        "connections that never report keep slaves out",
+        "replication/slave_hub.py",
+        "        if silent is None:\n            return False\n",
+        "        if True:\n            return False\n",
+        "test_replication_port.py::test_connections_that_never_report_do_not_keep_slaves_out",
+    ),
+    Removal(
+        0,
+        "transfers of a read are not limited",
+        "replication/master_connection.py",
+        "                if count >= TRANSFERS_PER_READ_MAX:\n",
+        "                if False:\n",
+        "test_replication_port.py::test_hostile_master_is_left",
+    ),
+    Removal(
+        0,
+        "long names of an account are kept",
+        "access/request_guard.py",
+        '            if sum(len(fields.get(name, "")) for name in cached) <= SHOWN_CHARACTERS_MAX * 4:\n',
+        "            if True:\n",
+        "test_access_floods.py::test_long_names_of_an_account_are_not_kept",
+    ),
+    Removal(
+        0,
+        "the audit log follows links",
+        "access/audit_log.py",
+        " | os.O_NOFOLLOW",
+        "",
+        "test_access_floods.py::test_audit_log_is_private_and_follows_no_link",
+    ),
+    Removal(
+        0,
+        "a line is logged as often as a peer wants",
+        "cli/output/log_lines.py",
+        "        return count < LINES_PER_MINUTE_MAX\n",
+        "        return True\n",
+        "test_logs_and_terminals.py::test_line_that_a_peer_makes_repeat_is_left_out_and_counted",
     ),
 )

@@ -2,7 +2,7 @@
 
 Work is the number of traced events: executed lines and calls of Python and C functions. The same input causes the same
 number on any machine. What runs inside one C function counts as one, so regular expressions are counted elsewhere
-(`regex_steps`).
+(`tests/support/regex_steps.py`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from orbitlog.access.access_file import BadAccessFile, load_access_file, save_access_file
+from orbitlog.access.access_file import BadAccessFile, FileTooLarge, load_access_file, save_access_file
 from orbitlog.access.access_model import Account
 from orbitlog.access.access_settings import AccessOptions
 from orbitlog.access.account_quotas import AccountQuotas
@@ -166,6 +166,8 @@ class AccessControl:
         path = self.options.user_file
         try:
             save_access_file(path, table, self._counter + 1)
+        except FileTooLarge as error:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, str(error)) from None
         except OSError as error:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"could not save users and policies: {error.strerror}"

@@ -29,6 +29,10 @@ class BadAccessFile(OrbitlogError):
     """A file with users or accounts that cannot be used; the sentence names it."""
 
 
+class FileTooLarge(OrbitlogError):
+    """A change that would make the access file too large to be read."""
+
+
 def load_access_file(path: Path) -> UserTable:
     """Return the users and policies of a file, none if it does not exist; raise `BadAccessFile` if it is invalid."""
     try:
@@ -54,9 +58,17 @@ def read_private_file(path: Path, bytes_max: int) -> bytes:
 
 
 def save_access_file(path: Path, table: UserTable, counter: int = 0) -> None:
-    """Replace the file; it is created with mode 0600, so other users can never read it. Raise `OSError`."""
+    """Replace the file; it is created with mode 0600, so other users can never read it. Raise `OSError`.
+
+    Raise `FileTooLarge` for one that `load_access_file` would refuse: the server could not start again.
+    """
+    data = encode_access_file(table, counter)
+    if len(data) > FILE_BYTES_MAX:
+        raise FileTooLarge(
+            f"users and policies would take {len(data)} bytes, more than the maximum of {FILE_BYTES_MAX}"
+        )
     create_directory(path.parent)
-    replace_file(path, encode_access_file(table, counter), mode=FILE_MODE)
+    replace_file(path, data, mode=FILE_MODE)
 
 
 def encode_access_file(table: UserTable, counter: int = 0) -> bytes:

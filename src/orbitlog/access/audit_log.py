@@ -8,8 +8,11 @@ texts from outside are escaped and have a maximum length.
 from __future__ import annotations
 
 import logging
+import os
+import stat
 from collections.abc import Callable
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from orbitlog.wire.codes import RequestCode
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
 FILES_KEPT = 5
+_FILE_MODE = 0o640
 _REPEAT_MS = 60_000
 _KINDS_MAX = 4096
 REFUSALS_PER_MINUTE_MAX = 600
@@ -28,14 +32,24 @@ _NAMES = {int(code): code.name for code in RequestCode}
 log = logging.getLogger(__name__)
 
 
+class _AuditFile(RotatingFileHandler):
+    """A file below the store that other users cannot read; a link or pipe in its place is an `OSError`."""
+
+    def _open(self) -> TextIOWrapper:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self.baseFilename, flags, _FILE_MODE)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(f"{self.baseFilename} is not a regular file")
+        return os.fdopen(descriptor, "a", encoding="utf-8")
+
+
 class AuditLog:
     """Writes access events to a file; the file is created with the first one."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._handler = RotatingFileHandler(
-            path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, encoding="utf-8", delay=True
-        )
+        self._handler = _AuditFile(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, encoding="utf-8", delay=True)
         self._handler.handleError = self._fail  # type: ignore[method-assign] # else it prints a traceback
         self._repeated: dict[AccessEvent, tuple[int, int]] = {}  # when a refusal was written, and how often since then
         self._window_ms, self._written, self._left_out = now_ms(), 0, 0  # refusals since the window began

@@ -181,9 +181,11 @@ class RequestGuard:
         decision = self._verdicts.get(key)
         if decision is None:
             decision = self._decide(account, RequestParts(code, fields, body), ip)
-            if len(self._verdicts) >= _VERDICTS_MAX:
-                self._verdicts.clear()  # a client chooses resource names freely: the table must not grow without limit
-            self._verdicts[key] = decision
+            # A client chooses resource names freely: neither their number nor their length may fill the memory.
+            if sum(len(fields.get(name, "")) for name in cached) <= SHOWN_CHARACTERS_MAX * 4:
+                if len(self._verdicts) >= _VERDICTS_MAX:
+                    self._verdicts.clear()
+                self._verdicts[key] = decision
         return decision
 
     def _decide(self, account: Account, request: RequestParts, ip: str) -> Decision:

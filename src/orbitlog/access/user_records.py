@@ -19,6 +19,9 @@ CUSTOM, DEFAULT = "Custom", "Default"
 ALLOW, DENY_WORD = "Allow", "Deny"
 SUBJECT_PREFIX = "User:"
 NAME_CHARACTERS_MAX = 255
+PASSWORD_CHARACTERS_MAX = 1024
+RESOURCE_CHARACTERS_MAX = 512
+SOURCE_IPS_MAX = 1_000
 ENTRIES_MAX = 10_000
 
 T = TypeVar("T")
@@ -98,6 +101,15 @@ def checked_username(name: object) -> str:
     return name
 
 
+def checked_password(password: object) -> str:
+    """Return a password; raise `BadPolicy` if it is blank or exceeds its limit."""
+    if not isinstance(password, str) or not password.strip():
+        raise BadPolicy("password can not be blank")
+    if len(password) > PASSWORD_CHARACTERS_MAX:
+        raise BadPolicy(f"a password of {len(password)} characters exceeds the maximum of {PASSWORD_CHARACTERS_MAX}")
+    return password
+
+
 def parse_user_type(text: object, given: str | None = None) -> str:
     """Return `Super` or `Normal`; `given` replaces an absent value."""
     return _word(text, (SUPER, NORMAL), "The user type is illegal.", given)
@@ -124,12 +136,9 @@ def _word(text: object, words: tuple[str, ...], problem: str, given: str | None)
 
 def parse_user(fields: Mapping[str, Any]) -> User:
     """Return a user from its JSON record; raise `BadPolicy` if it is invalid."""
-    password = fields.get("password")
-    if not isinstance(password, str) or not password.strip():
-        raise BadPolicy("password can not be blank")
     return User(
         checked_username(fields.get("username")),
-        password,
+        checked_password(fields.get("password")),
         parse_user_type(fields.get("userType"), NORMAL),
         parse_status(fields.get("userStatus"), ENABLED),
         parse_limits(fields.get("limits")),
@@ -166,12 +175,16 @@ def parse_entry(fields: Mapping[str, Any]) -> PolicyEntry:
     resource = fields.get("resource")
     if not isinstance(resource, str) or not resource:
         raise BadPolicy("The resource is null.")
+    if len(resource) > RESOURCE_CHARACTERS_MAX:
+        raise BadPolicy(f"a resource of {len(resource)} characters exceeds the maximum of {RESOURCE_CHARACTERS_MAX}")
     decision = fields.get("decision")
     if not isinstance(decision, str) or decision.lower() not in ("allow", "deny"):
         raise BadPolicy("The decision is null or illegal.")
     source_ips = fields.get("sourceIps") or []
     if not isinstance(source_ips, list) or not all(isinstance(ip, str) for ip in source_ips):
         raise BadPolicy("The source ip is invalid.")
+    if len(source_ips) > SOURCE_IPS_MAX:
+        raise BadPolicy(f"{len(source_ips)} source addresses exceed the maximum of {SOURCE_IPS_MAX}")
     try:
         for ip in source_ips:
             source_ip(ip)

@@ -20,6 +20,7 @@ from orbitlog.access.user_records import (
     SUPER,
     Acl,
     User,
+    checked_password,
     checked_username,
     parse_policies,
     parse_policy_type,
@@ -91,12 +92,10 @@ class UserTable:
         if user is None:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "The user is not exist")
         password = fields.get("password")
-        if password is not None and (not isinstance(password, str) or not password.strip()):
-            raise RequestRefused(ResponseCode.NO_PERMISSION, "password can not be blank")
         with _refusing():
             self.users[user.username] = replace(
                 user,
-                password=user.password if password is None else password,
+                password=user.password if password is None else checked_password(password),
                 user_type=parse_user_type(fields.get("userType"), user.user_type),
                 status=parse_status(fields.get("userStatus"), user.status),
             )

@@ -74,4 +74,4 @@ def name_server_listener(server: NameServer, counts: RequestCounts, settings: Ma
         settings[keys.CARDINALITY.key],
     )
     host = settings[keys.PROM_HOST.key] or keys.LOOPBACK
-    return HttpListener(metrics_and_health(exposition, list[str]), host, settings[keys.PROM_PORT.key])
+    return HttpListener(metrics_and_health(exposition, list[str]), host, settings[keys.PROM_PORT.key], server.limits)

@@ -91,16 +91,21 @@ class Exposition:
         self._shared = shared
         self._limit = limit
         self._dropped: dict[str, int] = {}
-        # Two collections at once would double the work of the loop and show nothing new.
+        # Collections take turns piece by piece: two at once would double the work in a turn of the event loop. None
+        # has the lock while its peer reads: one that does not read would stop the others.
         self._lock = asyncio.Lock()
 
     async def pieces(self, text_format: TextFormat) -> AsyncIterator[bytes]:
         """Yield the text; the event loop runs other tasks after each piece."""
-        async with self._lock:
-            for text in self.steps(text_format):
-                if text:
-                    yield text.encode()
+        steps = self.steps(text_format)
+        while True:
+            async with self._lock:
+                text = next(steps, None)
                 await asyncio.sleep(0)
+            if text is None:
+                return
+            if text:
+                yield text.encode()
 
     def steps(self, text_format: TextFormat) -> Iterator[str]:
         """Yield the text in pieces, each some milliseconds of work; an empty one if a reader pauses."""

@@ -1,7 +1,8 @@
 """HTTP listener: serves a few fixed pages to monitoring systems, one request for each connection.
 
 It reads at most 8 KiB, accepts GET and HEAD, and answers paths of a table only. No part of a request appears in a
-response or in a log line. Responses are streamed, so that a large page needs little memory.
+response or in a log line. Responses are streamed, so that a large page needs little memory. At a limit of connections
+or streams, the oldest one of the address with most of them is closed: a peer cannot keep monitoring out.
 """
 
 from __future__ import annotations
@@ -9,13 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
+
+from orbitlog.settings.limits import METRICS_CONNECTIONS, Limits
 
 log = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX = 8 * 1024
-CONNECTIONS_MAX = 32
+STREAMS_MAX = 4
+"""Streamed responses at a time. One that its peer does not read keeps the rows of a family."""
+_BACKLOG = 128
 _REQUEST_SECONDS = 5.0
 _RESPONSE_SECONDS = 60.0
 _END = b"\r\n\r\n"
@@ -51,12 +58,13 @@ def _error(status: int) -> Page:
 class HttpListener:
     """Listens at one address and serves `pages` by path."""
 
-    def __init__(self, pages: Mapping[str, PageMaker], host: str, port: int) -> None:
+    def __init__(self, pages: Mapping[str, PageMaker], host: str, port: int, limits: Limits | None = None) -> None:
         self.pages = pages
+        self._limits = limits or Limits()
         self._host = host
         self._port = port
         self._server: asyncio.Server | None = None
-        self.open_requests: set[HttpRequest] = set()
+        self.open_requests: dict[HttpRequest, None] = {}  # the oldest first
 
     @property
     def address(self) -> tuple[str, int]:
@@ -69,7 +77,7 @@ class HttpListener:
         """Listen; raise an `OSError` if the address is taken."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: HttpRequest(self), self._host, self._port, backlog=CONNECTIONS_MAX, family=family
+            lambda: HttpRequest(self), self._host, self._port, backlog=_BACKLOG, family=family
         )
 
     async def stop(self) -> None:
@@ -81,6 +89,23 @@ class HttpListener:
             request.abort()
         await self._server.wait_closed()
 
+    def opened(self, request: HttpRequest) -> None:
+        """Add a connection."""
+        self.open_requests[request] = None
+        self._make_room(self.open_requests, self._limits[METRICS_CONNECTIONS])
+
+    def streaming(self) -> None:
+        """Note that a connection has begun to stream."""
+        self._make_room((request for request in self.open_requests if request.is_streaming), STREAMS_MAX)
+
+    def _make_room(self, requests: Iterable[HttpRequest], count_max: int) -> None:
+        """Close one of `requests` if there are more than `count_max`."""
+        present = list(requests)
+        if len(present) > count_max:
+            self._limits.reach(METRICS_CONNECTIONS)
+            counts = Counter(request.peer_ip for request in present)
+            max(present, key=lambda request: counts[request.peer_ip]).abort()  # the first of equals is the oldest
+
 
 class HttpRequest(asyncio.Protocol):
     """One connection: reads one request, sends one response, closes."""
@@ -91,20 +116,19 @@ class HttpRequest(asyncio.Protocol):
         self._received = b""
         self._timeout: asyncio.TimerHandle | None = None
         self._answering: asyncio.Task[None] | None = None
+        self.is_streaming = False
+        self.peer_ip = ""
         self._may_write = asyncio.Event()
         self._may_write.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        if len(self._listener.open_requests) >= CONNECTIONS_MAX:
-            transport.abort()
-            return
-        self._transport = transport
-        self._listener.open_requests.add(self)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
+        self.peer_ip = str((transport.get_extra_info("peername") or ("",))[0])
         self._timeout = asyncio.get_running_loop().call_later(_REQUEST_SECONDS, self.abort)
+        self._listener.opened(self)
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._listener.open_requests.discard(self)
+        self._listener.open_requests.pop(self, None)
         self._may_write.set()
         self._transport = None
         if self._timeout is not None:
@@ -120,6 +144,7 @@ class HttpRequest(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close the connection at once."""
+        self._listener.open_requests.pop(self, None)  # now: the event loop reports the end later
         if self._transport is not None:
             self._transport.abort()
 
@@ -177,6 +202,8 @@ class HttpRequest(asyncio.Protocol):
         self._write(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         if not with_body:
             return
+        self.is_streaming = True
+        self._listener.streaming()
         async for piece in page.body:
             await self._may_write.wait()
             if self._transport is None:

@@ -3,7 +3,8 @@
 One budget covers four kinds of bytes:
 
 - work: requests that handlers have not answered yet;
-- received: unfinished frames, and frames that wait because the connection is paused;
+- received: unfinished frames, and frames that wait because the connection is paused; with TLS also unfinished
+  handshakes and records;
 - unsent: responses that the peer has not read;
 - held: long polls.
 
@@ -56,7 +57,10 @@ class AddressMemory:
 class ConnectionMemory:
     """Bytes of one connection. Every change is also added to its address and to the budget."""
 
-    __slots__ = ("address", "budget", "connection", "held_bytes", "received_bytes", "unsent_bytes", "working_bytes")
+    __slots__ = (
+        *("address", "budget", "connection", "held_bytes", "received_bytes", "tls_bytes", "unsent_bytes"),
+        "working_bytes",
+    )
 
     def __init__(self, budget: MemoryBudget) -> None:
         self.budget = budget
@@ -64,13 +68,14 @@ class ConnectionMemory:
         self.address = AddressMemory("", budget.limits.per_connection)
         self.working_bytes = 0
         self.received_bytes = 0
+        self.tls_bytes = 0
         self.unsent_bytes = 0
         self.held_bytes = 0
 
     @property
     def kept_bytes(self) -> int:
         """Bytes that stay as long as the peer decides."""
-        return self.received_bytes + self.unsent_bytes + self.held_bytes
+        return self.received_bytes + self.tls_bytes + self.unsent_bytes + self.held_bytes
 
     def add_work(self, size: int) -> None:
         """Count a request in work."""
@@ -99,6 +104,11 @@ class ConnectionMemory:
         growth, self.received_bytes = size - self.received_bytes, size
         self._keep(growth)
 
+    def count_tls(self, size: int) -> None:
+        """Set the bytes of an unfinished handshake or record."""
+        growth, self.tls_bytes = size - self.tls_bytes, size
+        self._keep(growth)
+
     def count_unsent(self, size: int) -> None:
         """Set the bytes of responses that the peer has not read."""
         growth, self.unsent_bytes = size - self.unsent_bytes, size
@@ -112,7 +122,7 @@ class ConnectionMemory:
     def release_kept(self) -> None:
         """Remove what the peer makes this process keep: the connection ends."""
         size = self.kept_bytes
-        self.received_bytes = self.unsent_bytes = self.held_bytes = 0
+        self.received_bytes = self.tls_bytes = self.unsent_bytes = self.held_bytes = 0
         self._keep(-size)
 
     def _keep(self, growth: int) -> None:

@@ -109,7 +109,7 @@ class RemotingServer:
                 log.warning("connections refused: %d so far, %d are open", refused, is_open)
             return _Refusal()
         connection = Connection(self._handler, self._flow, self._fast_path)
-        return connection if self._tls is None else self._tls.gate(connection)
+        return connection if self._tls is None else self._tls.gate(connection, self._flow.counters)
 
     def _watch_idle(self) -> None:
         loop = asyncio.get_running_loop()

@@ -32,14 +32,15 @@ class WholeTables:
         `copy` copies the table on the event loop, and returns a function that makes the record, maybe in a thread.
         """
         if item_count <= STEP_ITEMS:
-            return _response(request, encode_body(copy()()))
+            return table_response(request, encode_body(copy()()))
         async with self._turn:
             make = copy()
             body = await asyncio.to_thread(lambda: encode_body(make()))
-        return _response(request, body)
+        return table_response(request, body)
 
 
-def _response(request: Command, body: bytes) -> Command:
+def table_response(request: Command, body: bytes) -> Command:
+    """Return the response with an encoded table; raise `RequestRefused` if it does not fit a frame."""
     if len(body) > BODY_BYTES_MAX:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,

@@ -16,6 +16,9 @@ from orbitlog.wire.ha_frames import Transfer, TransferDecoder, encode_report
 
 log = logging.getLogger(__name__)
 
+TRANSFERS_PER_READ_MAX = 4096
+"""A read has at most 256 KiB, and a transfer at least one message, or it is one of few heartbeats."""
+
 
 class ReplicaStore(Protocol):
     """The part of a store that replication writes."""
@@ -63,7 +66,9 @@ class MasterConnection(asyncio.Protocol):
         self.read_s = self._loop.time()
         received_before = self._store.received_to
         try:
-            for transfer in self._decoder.receive_data(data):
+            for count, transfer in enumerate(self._decoder.receive_data(data)):
+                if count >= TRANSFERS_PER_READ_MAX:
+                    raise WireError(f"HA transfer: more than {TRANSFERS_PER_READ_MAX} in {len(data)} bytes")
                 self._take(transfer)
         except ReplicaMismatch as error:
             self.is_refused = True

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, cast
 
 from orbitlog.errors import StoreError, WireError
 from orbitlog.replication.replica_acks import ReplicaProgress
+from orbitlog.settings.limits import HA_CONNECTIONS
 from orbitlog.wire.ha_frames import ReportDecoder, encode_transfer_head
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,9 @@ class SlaveLimits(NamedTuple):
     starts_at_last_segment: bool
     bytes_per_second_max: int = 0
     """Bytes sent between two ticks at most; 0 for no limit."""
+    connections_max: int = HA_CONNECTIONS.default
+    on_full: Callable[[], None] = lambda: None
+    """Called when that number is reached."""
 
 
 class SlaveEvents(NamedTuple):
@@ -52,6 +56,8 @@ class SlaveEvents(NamedTuple):
     joined: Callable[[SlaveConnection], None]
     acknowledged: Callable[[], None]
     left: Callable[[SlaveConnection], None]
+    is_worth_a_line: Callable[[], bool] = lambda: True
+    """Returns whether to log that a connection is closed: a peer can repeat it without limit."""
 
 
 class SlaveConnection(asyncio.Protocol):
@@ -98,19 +104,17 @@ class SlaveConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._read_s = self._loop.time()
         try:
-            for physical_offset in self._decoder.receive_data(data):
-                self._take_report(physical_offset)
+            reports = self._decoder.receive_data(data)
+            if reports and self.progress is None:
+                self._start(reports.pop(0))
+            if reports and self.progress is not None:
+                # Only the last one counts. A read can have thousands of reports, and each would cost an update.
+                self.progress.acknowledge(reports[-1])
+                self._events.acknowledged()
         except WireError as error:
             self.close(str(error))
 
     # Reports
-
-    def _take_report(self, physical_offset: int) -> None:
-        if self.progress is None:
-            self._start(physical_offset)
-            return
-        self.progress.acknowledge(physical_offset)
-        self._events.acknowledged()
 
     def _start(self, requested: int) -> None:
         source = self._source
@@ -194,6 +198,7 @@ class SlaveConnection(asyncio.Protocol):
     def close(self, reason: str) -> None:
         """Close the connection at once; the slave reconnects."""
         if self._transport is not None:
-            log.warning("closing HA connection of %s: %s", self.peer, reason)
+            if self._events.is_worth_a_line():
+                log.warning("closing HA connection of %s: %s", self.peer, reason)
             self._transport.abort()
             self._transport = None

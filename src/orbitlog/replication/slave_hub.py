@@ -12,13 +12,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
+from orbitlog.remoting.flow import Repeated
 from orbitlog.replication.replica_acks import ReplicaAcks
 from orbitlog.replication.slave_connection import LogSource, SlaveConnection, SlaveEvents, SlaveLimits
 
 log = logging.getLogger(__name__)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-_CONNECTIONS_MAX = 32
+_REFUSALS_LOGGED_MAX = 32
 _TICK_S = 1.0
 LOOPBACK: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 
@@ -53,10 +54,11 @@ class SlaveHub:
         self._members = members
         self._acks = acks
         self._replicated = replicated
-        self._connections: set[SlaveConnection] = set()
+        self._connections: dict[SlaveConnection, None] = {}  # the oldest first
         self._next_tick: asyncio.TimerHandle | None = None
         self._push_planned: asyncio.Handle | None = None
         self._refused: set[str] = set()
+        self._closed = Repeated()
 
     def accept(self) -> asyncio.Protocol:
         """Return the protocol of a new connection; a listener's factory."""
@@ -95,19 +97,32 @@ class SlaveHub:
         reason = ""
         if not self._is_member(peer_ip):
             reason = f"it is not a member of this group; if it is a slave, add its address to haMembers ({peer_ip})"
-        elif len(self._connections) >= _CONNECTIONS_MAX:
-            reason = f"{_CONNECTIONS_MAX} connections are open"
+        elif len(self._connections) >= self._limits.connections_max and not self._close_silent():
+            reason = f"{len(self._connections)} connections are open"
         if reason:
-            if peer_ip not in self._refused and len(self._refused) < _CONNECTIONS_MAX:
+            if peer_ip not in self._refused and len(self._refused) < _REFUSALS_LOGGED_MAX:
                 self._refused.add(peer_ip)
                 log.warning("refusing HA connection of %s: %s", peer_ip, reason)
             return None
-        events = SlaveEvents(self._on_joined, self._on_acknowledged, self._on_left)
+        events = SlaveEvents(self._on_joined, self._on_acknowledged, self._on_left, self._closed.is_worth_a_line)
         connection = SlaveConnection(self._source, self._limits, events)
-        self._connections.add(connection)
+        self._connections[connection] = None
         if self._next_tick is None:
             self._tick()
         return connection
+
+    def _close_silent(self) -> bool:
+        """Close the oldest connection that has reported nothing; return False if all of them follow the log.
+
+        Otherwise connections that never report would keep slaves out until they time out.
+        """
+        self._limits.on_full()
+        silent = next((connection for connection in self._connections if connection.progress is None), None)
+        if silent is None:
+            return False
+        del self._connections[silent]  # now: the event loop reports its end later
+        silent.close("it has reported nothing, and too many connections are open")
+        return True
 
     def _is_member(self, peer_ip: str) -> bool:
         address = ipaddress.ip_address(peer_ip)
@@ -124,14 +139,15 @@ class SlaveHub:
             self._replicated()
 
     def _on_left(self, connection: SlaveConnection) -> None:
-        self._connections.discard(connection)
-        log.info("slave %s disconnected", connection.peer)
+        self._connections.pop(connection, None)
+        if connection.progress is not None:
+            log.info("slave %s disconnected", connection.peer)
         if self._acks is not None and connection.progress is not None:
             self._acks.leave(connection.progress)
 
     def _push_all(self) -> None:
         self._push_planned = None
-        for connection in self._connections:
+        for connection in list(self._connections):
             connection.push()
 
     def _tick(self) -> None:

@@ -50,6 +50,23 @@ DESCRIPTOR_RESERVE = _limit(
     128,
     "file descriptors that connections leave to the store; past it, new connections are closed",
 )
+TLS_HANDSHAKES_PER_ADDRESS = _limit(
+    "tlsHandshakesPerAddressMax",
+    1_000,
+    "connections of one client address whose TLS handshake is not finished; more are closed",
+)
+TLS_HANDSHAKE_PERCENT = Setting(
+    "tlsHandshakePercentMax",
+    number_between(1, 100),
+    50,
+    "percent of the server's processor time that TLS handshakes may take; more of them wait (Orbitlog's own key)",
+)
+METRICS_CONNECTIONS = _limit(
+    "metricsConnectionsMax",
+    32,
+    "connections to the port of metrics and health; past it, the oldest of the address with most of them is closed",
+    low=4,
+)
 PLAIN_HEADER_BYTES = _limit(
     "plainHeaderBytesMax", 64 * 1024, "bytes of a request header without message properties or lists", low=4096
 )
@@ -114,6 +131,12 @@ TOPICS = _limit("topicsMax", 120_000, "topics, with retry and dead letter topics
 GROUPS = _limit("groupsMax", 50_000, "consumer groups; no more are created")
 QUEUES_PER_TOPIC = _limit("queuesPerTopicMax", 65_535, "queues of one topic, to read or to write")
 
+HA_CONNECTIONS = _limit(
+    "haConnectionsMax",
+    32,
+    "connections of slaves; past it, the oldest that never reported is closed, or the new one",
+)
+
 # The name server
 
 NAMESERVER_BROKERS = _limit("brokersMax", 10_000, "brokers that may be registered")
@@ -143,6 +166,9 @@ SHARED_LIMITS: tuple[Setting[int], ...] = (
     MEMORY_PER_ADDRESS,
     MEMORY_PER_CONNECTION,
     DESCRIPTOR_RESERVE,
+    TLS_HANDSHAKES_PER_ADDRESS,
+    TLS_HANDSHAKE_PERCENT,
+    METRICS_CONNECTIONS,
     PLAIN_HEADER_BYTES,
     LARGE_HEADER_BYTES,
     PLAIN_BODY_BYTES,
@@ -174,6 +200,7 @@ BROKER_LIMITS: tuple[Setting[int], ...] = (
     TOPICS,
     GROUPS,
     QUEUES_PER_TOPIC,
+    HA_CONNECTIONS,
 )
 NAMESERVER_LIMITS: tuple[Setting[int], ...] = (
     *SHARED_LIMITS,

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from orbitlog.observe import http_listener
-from orbitlog.observe.http_listener import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpListener, Page
+from orbitlog.observe.http_listener import REQUEST_BYTES_MAX, HttpListener, Page
+from orbitlog.settings.limits import METRICS_CONNECTIONS
 
 
 async def pieces() -> AsyncIterator[bytes]:
@@ -98,9 +99,9 @@ def test_idle_connections_limited_and_closed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(http_listener, "_REQUEST_SECONDS", 0.05)
 
     async def work(listener: HttpListener) -> None:
-        idle = [await asyncio.open_connection(*listener.address) for _ in range(CONNECTIONS_MAX + 4)]
+        idle = [await asyncio.open_connection(*listener.address) for _ in range(METRICS_CONNECTIONS.default + 4)]
         await asyncio.sleep(0)
-        assert len(listener.open_requests) <= CONNECTIONS_MAX
+        assert len(listener.open_requests) <= METRICS_CONNECTIONS.default
         for reader, writer in idle:  # closed by the listener, at once or after the timeout
             try:
                 assert await reader.read() == b""

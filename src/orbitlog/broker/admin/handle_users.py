@@ -12,10 +12,11 @@ import orjson
 
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.remoting.whole_tables import table_response
 from orbitlog.wire.admin_headers import AclRequest, ListAclsRequest, ListUsersRequest, UserRequest
 from orbitlog.wire.bodies.body_json import read_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.command import Command
 
 if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
@@ -105,4 +106,4 @@ def _fields(request: Command) -> dict[str, Any]:
 
 def _success(request: Command, content: object = None) -> Command:
     """Return a response; without content it has no body, as in Java."""
-    return response_to(request, ResponseCode.SUCCESS, body=b"" if content is None else orjson.dumps(content))
+    return table_response(request, b"" if content is None else orjson.dumps(content))

@@ -114,6 +114,7 @@ class BrokerMeters:
             metrics_and_health(self._exposition, health.problems),
             settings[keys.PROM_HOST] or keys.LOOPBACK,
             settings[keys.PROM_PORT],
+            state.limits,
         )
 
     def _server_families(self, parts: MeteredParts, listeners: Listeners) -> Iterator[Family]:

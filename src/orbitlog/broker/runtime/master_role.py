@@ -14,6 +14,7 @@ from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime import replication_settings as ha_keys
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.settings.limits import HA_CONNECTIONS
 
 if TYPE_CHECKING:
     from orbitlog.replication.replica_acks import ReplicaAcks
@@ -107,13 +108,15 @@ class MasterRole:
         from orbitlog.replication.slave_connection import SlaveLimits
         from orbitlog.replication.slave_hub import LOOPBACK, SlaveHub
 
-        settings = self._state.settings
+        settings, counters = self._state.settings, self._state.limits
         limits = SlaveLimits(
             transfer_bytes=settings[ha_keys.HA_TRANSFER_BYTES],
             heartbeat_s=settings[ha_keys.HA_HEARTBEAT_MS] / 1000,
             silence_s=settings[ha_keys.HA_SILENCE_MS] / 1000,
             starts_at_last_segment=settings[ha_keys.FIRST_REQUEST] == "last",
             bytes_per_second_max=settings[ha_keys.FLOW_BYTES] if settings[ha_keys.FLOW_CONTROL] else 0,
+            connections_max=counters[HA_CONNECTIONS],
+            on_full=lambda: counters.reach(HA_CONNECTIONS),
         )
         bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - compared, not bound
         members = settings[ha_keys.HA_MEMBERS] or (LOOPBACK if self._admits_local and bound.is_loopback else ())

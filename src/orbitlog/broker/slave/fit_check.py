@@ -21,6 +21,7 @@ from orbitlog.wire.consume_headers import ViewMessageRequest
 log = logging.getLogger(__name__)
 
 _SECONDS = 3.0
+_DIGITS_MAX = 19
 _SEGMENT_KEY = "mappedFileSizeCommitLog"
 _EMPTY_ADVICE = "Move this store away and start the slave with an empty one"
 
@@ -53,7 +54,7 @@ async def _check_segment_bytes(store: MessageStore, client: RemotingClient, mast
         log.warning("could not compare the settings of master %s: %s", master, answer.remark)
         return
     size = parse_properties(answer.body.decode("utf-8", "replace")).get(_SEGMENT_KEY, "")
-    if size.isdecimal() and int(size) != store.segment_bytes:
+    if _is_number(size) and int(size) != store.segment_bytes:
         raise ReplicaMismatch(
             f"segments of the master have {size} bytes, those of this slave {store.segment_bytes}: set"
             f" {_SEGMENT_KEY}={size} and start with an empty store"
@@ -70,9 +71,13 @@ async def _log_range(client: RemotingClient, master: str) -> tuple[int, int]:
     table = body.get("table") if isinstance(body, dict) else None
     values = [table.get(key) for key in ("commitLogMinOffset", "commitLogMaxOffset")] if isinstance(table, dict) else []
     texts = [str(value) for value in values]
-    if len(texts) != 2 or not all(text.isdecimal() for text in texts):
+    if len(texts) != 2 or not all(map(_is_number, texts)):
         raise RemotingError(f"master {master} does not state the range of its log: {answer.remark or 'invalid answer'}")
     return int(texts[0]), int(texts[1])
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _DIGITS_MAX
 
 
 async def _check_last_message(store: MessageStore, client: RemotingClient, master: str, min_offset: int) -> None:

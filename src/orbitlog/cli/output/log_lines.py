@@ -1,7 +1,8 @@
 """Log lines: one record is one line, whatever text of a peer it contains.
 
 The formatter escapes control characters, so that a client id with a line end cannot add a line of its own, and cuts
-long values. Log files are private to the user and its group, and are opened without following a link.
+long values. A place in the code that peers make repeat its line has a limit. Log files are private to the user and its
+group, and are opened without following a link.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from orbitlog.cli.output.display_text import printable
 from orbitlog.storefiles.confined.regular_files import open_regular
 
 VALUE_CHARACTERS_MAX = 1024
 LINE_CHARACTERS_MAX = 8192
+LINES_PER_MINUTE_MAX = 1_000
+"""Lines of one place in the code."""
+_MINUTE_S = 60.0
 _INDENT = "    "
 TEXT, JSON = "text", "json"
 
@@ -43,6 +48,8 @@ class LineFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = printable(cut(record.message, LINE_CHARACTERS_MAX))
+        if left_out := getattr(record, "left_out", 0):
+            record.message += f" ({left_out} lines like it were left out before)"
         return super().formatMessage(record)
 
     def formatException(
@@ -53,6 +60,23 @@ class LineFormatter(logging.Formatter):
 
     def formatStack(self, stack_info: str) -> str:
         return _indented(super().formatStack(stack_info))
+
+
+class LineRate(logging.Filter):
+    """Leaves out records of a place in the code that logs very often; the next minute begins with their number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: dict[tuple[str, int], tuple[float, int]] = {}  # start of the minute, and records since then
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        place = record.pathname, record.lineno
+        started_s, count = self._places.get(place, (record.created, 0))
+        if record.created - started_s >= _MINUTE_S:
+            record.left_out = max(count - LINES_PER_MINUTE_MAX, 0)
+            started_s, count = record.created, 0
+        self._places[place] = started_s, count + 1
+        return count < LINES_PER_MINUTE_MAX
 
 
 def _indented(text: str) -> str:
@@ -86,6 +110,10 @@ def line_formatter(log_format: str, text_layout: str) -> logging.Formatter:
 
 class LogFile(RotatingFileHandler):
     """A log file that is rotated by size; a link or a pipe in its place raises `StoreLinkError`."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        super().__init__(path, **options)
+        self.addFilter(LineRate())
 
     def _open(self) -> TextIOWrapper:
         descriptor = open_regular(Path(self.baseFilename), os.O_WRONLY | os.O_CREAT | os.O_APPEND)

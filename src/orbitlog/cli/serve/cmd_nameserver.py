@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.main import WrongUse
-from orbitlog.cli.output.log_lines import line_formatter
+from orbitlog.cli.output.log_lines import LineRate, line_formatter
 from orbitlog.cli.serve.serving import (
     joined,
     json_option,
@@ -120,6 +120,7 @@ def command(
     if log_directory is None:
         to_stderr = logging.StreamHandler(sys.stderr)
         to_stderr.setFormatter(line_formatter(log_format, "%(asctime)s %(levelname)-7s %(message)s"))
+        to_stderr.addFilter(LineRate())
         logging.basicConfig(level=logging.INFO, handlers=[to_stderr])
     else:
         log_path = start_logging(log_directory, "nameserver", log_format)

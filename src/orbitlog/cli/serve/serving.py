@@ -23,7 +23,7 @@ from orbitlog.broker.runtime.broker_access import check_access
 from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
 from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.cli.main import WrongUse
-from orbitlog.cli.output.log_lines import JSON, TEXT, LogFile, line_formatter
+from orbitlog.cli.output.log_lines import JSON, TEXT, LineRate, LogFile, line_formatter
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
 from orbitlog.observe.metrics_settings import EXPORTER, PROM, PROM_PORT
@@ -160,6 +160,7 @@ class ServerLog:
         self._held = MemoryHandler(0, flushLevel=logging.CRITICAL + 1)
         self._terminal = logging.StreamHandler(sys.stderr)
         self._terminal.setFormatter(line_formatter(log_format, "orbitlog: %(message)s"))
+        self._terminal.addFilter(LineRate())
         self._format = log_format
         self._terminal.setLevel(logging.WARNING)
         self._top = logging.getLogger("orbitlog")

@@ -15,6 +15,7 @@ from orbitlog.remoting.tls.tls_transport import TlsTransport
 
 if TYPE_CHECKING:
     from orbitlog.remoting.connection import Connection
+    from orbitlog.remoting.tls.handshake_turns import HandshakeTurns
     from orbitlog.remoting.tls.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
@@ -25,9 +26,10 @@ _HANDSHAKE = 0x16
 class PortGate(asyncio.Protocol):
     """The protocol of a connection until its first byte. The connection counts in every limit from the start."""
 
-    def __init__(self, connection: Connection, tls: ServerTls) -> None:
+    def __init__(self, connection: Connection, tls: ServerTls, turns: HandshakeTurns) -> None:
         self._connection = connection
         self._tls = tls
+        self._turns = turns
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -38,6 +40,9 @@ class PortGate(asyncio.Protocol):
         transport, connection, tls = self._transport, self._connection, self._tls
         assert transport is not None
         if data[0] == _HANDSHAKE:
+            if not self._turns.begin(connection.remote_address[0]):
+                transport.abort()
+                return
             session = TlsSession(tls.context, server_side=True)
             secured = TlsTransport(
                 transport,
@@ -45,6 +50,7 @@ class PortGate(asyncio.Protocol):
                 session,
                 established=lambda done: tls.note_client(connection, done),
                 failed=lambda failure: tls.note_failure(connection, failure.sentence),
+                turns=self._turns,
             )
             secured.data_received(data)
         elif tls.is_enforcing:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from orbitlog.remoting.flow import Repeated
 from orbitlog.remoting.tls.certificate_names import certificate_name
+from orbitlog.remoting.tls.handshake_turns import HandshakeTurns
 from orbitlog.remoting.tls.port_gate import PortGate
 from orbitlog.remoting.tls.tls_contexts import server_context
 from orbitlog.settings.setting import SettingError
@@ -21,6 +22,7 @@ from orbitlog.settings.tls_options import ServerTlsOptions
 if TYPE_CHECKING:
     from orbitlog.remoting.connection import Connection
     from orbitlog.remoting.tls.tls_session import TlsSession
+    from orbitlog.settings.limits import Limits
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +40,16 @@ class ServerTls:
         self._marks = self._current_marks()
         self.context: ssl.SSLContext = server_context(options)
         self._failures: dict[str, Repeated] = {}  # by reason: a frequent one must not hide the others
+        self.turns: HandshakeTurns | None = None  # of all ports that share this
         for notice in options.notices:
             log.warning("%s", notice)
         _warn_of_readable_key(options.files.key)
 
-    def gate(self, connection: Connection) -> PortGate:
+    def gate(self, connection: Connection, limits: Limits) -> PortGate:
         """Return the protocol of a new connection until its first byte."""
-        return PortGate(connection, self)
+        if self.turns is None:
+            self.turns = HandshakeTurns(limits)
+        return PortGate(connection, self, self.turns)
 
     def reload(self) -> bool:
         """Load the files if one has changed; return whether the context was replaced.

@@ -15,6 +15,8 @@ class TlsFailure(NamedTuple):
 
 
 ENDED_EARLY = TlsFailure("the peer closed the connection during the handshake", is_early_end=True)
+TOO_LONG = TlsFailure("the handshake of the peer is longer than any valid one")
+TINY_RECORDS = TlsFailure("the peer sends very many records without content")
 _BAD_CERTIFICATE = "the peer rejected the certificate of this end"
 # OpenSSL's names of errors and of alerts that the peer sent.
 _REASONS = {

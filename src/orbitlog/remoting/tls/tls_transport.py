@@ -1,7 +1,7 @@
 """TLS transport: stands between the event loop's transport and a `Connection`, and looks to each like the other.
 
 `Connection` uses few methods of a transport; these are passed on, with bytes encrypted on the way. Backpressure is that
-of the transport below: nothing is kept here but an incomplete record.
+of the transport below: nothing is kept here but an incomplete record, or a handshake that waits for its turn.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from orbitlog.remoting.tls.tls_failures import ENDED_EARLY, TlsFailure, describe_failure
+from orbitlog.remoting.tls.record_lengths import RecordLengths
+from orbitlog.remoting.tls.tls_failures import ENDED_EARLY, TINY_RECORDS, TOO_LONG, TlsFailure, describe_failure
 from orbitlog.remoting.tls.tls_session import TlsSession
 
 if TYPE_CHECKING:
     from orbitlog.remoting.connection import Connection
+    from orbitlog.remoting.tls.handshake_turns import HandshakeTurns
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +26,15 @@ Established = Callable[[TlsSession], object]
 Failed = Callable[[TlsFailure], object]
 
 
+HANDSHAKE_BYTES_MAX = 512 * 1024
+"""More than OpenSSL accepts of one handshake, and a read of requests that follow it."""
+
+
 class TlsTransport(asyncio.Protocol):
-    """One TLS connection: `established` is called after the handshake, `failed` with the reason if TLS fails."""
+    """One TLS connection: `established` is called after the handshake, `failed` with the reason if TLS fails.
+
+    The handshake of a server's connection has begun in `turns`, and continues in its turns.
+    """
 
     def __init__(
         self,
@@ -35,6 +44,7 @@ class TlsTransport(asyncio.Protocol):
         *,
         established: Established,
         failed: Failed,
+        turns: HandshakeTurns | None = None,
     ) -> None:
         self._below = below
         self._connection = connection
@@ -43,6 +53,11 @@ class TlsTransport(asyncio.Protocol):
         self._failed: Failed | None = failed
         self._is_half_closed = False
         self._takes_no_more = False  # after the peer's announced end, and after a failure
+        self._turns = turns  # None after the handshake
+        self._lengths = RecordLengths()
+        self._handshake_bytes = 0
+        self._early: list[bytes] = []  # received bytes of a handshake that waits for its turn
+        self._is_eof_early = False
         below.set_protocol(self)
         connection.use_transport(cast(asyncio.Transport, self))
 
@@ -54,9 +69,37 @@ class TlsTransport(asyncio.Protocol):
     # Calls of the event loop
 
     def data_received(self, data: bytes) -> None:
-        session = self._session
         if self._takes_no_more:
             return
+        if not self._lengths.receive(data):
+            self._fail(TINY_RECORDS)
+        elif self._turns is None:
+            self._receive(data)
+            self._count(self._lengths.kept_bytes)
+        else:
+            self._handshake_bytes += len(data)
+            self._count(self._handshake_bytes)
+            self._early.append(data)
+            if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
+                self._fail(TOO_LONG)
+            elif len(self._early) == 1:
+                self._turns.take(self._connection.remote_address[0], self._continue_handshake)
+
+    def _continue_handshake(self) -> None:
+        data, self._early = b"".join(self._early), []
+        if self._takes_no_more or self._below.is_closing():
+            return
+        self._receive(data)
+        if self._is_eof_early:
+            self._end_early()
+
+    def _end_early(self) -> None:
+        """Take the end of the peer that came while its handshake waited."""
+        if not self._takes_no_more and not self.eof_received():
+            self._below.close()
+
+    def _receive(self, data: bytes) -> None:
+        session = self._session
         try:
             plain = session.receive(data)
         except ssl.SSLError as error:
@@ -64,6 +107,7 @@ class TlsTransport(asyncio.Protocol):
             return
         if self._established is not None and session.is_established:
             established, self._established = self._established, None
+            self._end_handshake()
             established(session)
         self._flush()
         if plain:
@@ -72,7 +116,22 @@ class TlsTransport(asyncio.Protocol):
             self._takes_no_more = True
             self._end_of_peer()
 
+    def _end_handshake(self) -> None:
+        """Give back the place of an unfinished handshake, once."""
+        if self._turns is not None:
+            self._turns.end(self._connection.remote_address[0])
+            self._turns = None
+            self._count(self._lengths.kept_bytes)
+
+    def _count(self, size: int) -> None:
+        memory = self._connection.memory
+        if memory.tls_bytes != size:
+            memory.count_tls(size)
+
     def eof_received(self) -> bool:
+        if self._early:
+            self._is_eof_early = True  # the bytes before it come first
+            return True
         if not self._session.is_established:
             self._fail(ENDED_EARLY)
             return False
@@ -87,6 +146,7 @@ class TlsTransport(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._session.is_established:
             self._report(ENDED_EARLY)
+        self._end_handshake()
         # No callback may keep a connection that has ended: see `Connection.connection_lost`.
         self._established = self._failed = None
         self._connection.connection_lost(exc)

@@ -1,0 +1,218 @@
+"""Replication: a hostile slave cannot stop its master, nor a hostile master its slave."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from orbitlog.errors import OrbitlogError
+from orbitlog.formats.records.message import encode_message, make_message
+from orbitlog.replication.master_connection import TRANSFERS_PER_READ_MAX, MasterConnection, MasterLimits
+from orbitlog.replication.slave_connection import SlaveConnection, SlaveEvents, SlaveLimits
+from orbitlog.settings.limits import HA_CONNECTIONS
+from orbitlog.settings.store_settings import StoreGeometry
+from orbitlog.store.message_store import MessageStore
+from orbitlog.storefiles.store_config import StoreConfig
+from orbitlog.wire.codes import ResponseCode
+from orbitlog.wire.ha_frames import TRANSFER_BODY_BYTES_MAX, TransferDecoder, encode_report, encode_transfer_head
+from tests.support.broker_desk import Desk, desk_at, until
+
+LIMITS = MasterLimits(heartbeat_s=5, silence_s=20)
+
+
+@asynccontextmanager
+async def slave_of(desk: Desk) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", desk.broker._master.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def log_of(desk: Desk) -> bytes:
+    """Follow the master as a new slave, to the end of its log."""
+    decoder, received = TransferDecoder(), b""
+    async with slave_of(desk) as (reader, writer):
+        writer.write(encode_report(0))
+        while len(received) < desk.broker.state.store.written_to:
+            data = await reader.read(65536)
+            assert data, "the master closed the connection"
+            received += b"".join(transfer.body for transfer in decoder.receive_data(data))
+    return received
+
+
+def test_connections_that_never_report_do_not_keep_slaves_out(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk_at(tmp_path) as desk:
+            assert (await desk.send()).code == ResponseCode.SUCCESS
+            count = HA_CONNECTIONS.default + 8
+            silent = [await asyncio.open_connection("127.0.0.1", desk.broker._master.port) for _ in range(count)]
+            assert len(await log_of(desk)) == desk.broker.state.store.written_to
+            assert desk.broker.state.limits.reached[HA_CONNECTIONS.key] >= 8
+            for _, writer in silent:
+                writer.close()
+
+    uvloop.run(run())
+
+
+def test_slaves_that_follow_are_not_closed_for_new_connections(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk_at(tmp_path, haConnectionsMax="1") as desk:
+            await desk.send()
+            async with slave_of(desk) as (reader, writer):
+                writer.write(encode_report(0))
+                assert await reader.read(65536)
+                async with slave_of(desk) as (late, _):
+                    assert not await late.read()
+                assert len(desk.broker._master.slaves) == 1
+
+    uvloop.run(run())
+
+
+def test_slave_that_never_reports_is_closed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk_at(tmp_path, haHousekeepingInterval="1000") as desk, slave_of(desk) as (reader, _):
+            assert not await reader.read()
+
+    uvloop.run(run())
+
+
+def test_slave_that_never_reads_keeps_a_bounded_buffer(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk_at(tmp_path, mappedFileSizeCommitLog=str(32 * 1024 * 1024)) as desk:
+            for _ in range(24):
+                assert (await desk.send(body=bytes(1_000_000))).code == ResponseCode.SUCCESS
+            deaf = socket.socket()
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(("127.0.0.1", desk.broker._master.port))
+            deaf.sendall(encode_report(0))
+            await until(lambda: desk.broker._master.slaves and desk.broker._master.slaves[0].sent_to > 0)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            (connection,) = desk.broker._master._hub._connections
+            assert connection._transport is not None
+            assert connection._transport.get_write_buffer_size() <= 6 * 1024 * 1024
+            assert connection.progress is not None
+            assert connection.progress.sent_to < desk.broker.state.store.written_to
+            assert (await desk.send()).code == ResponseCode.SUCCESS
+            deaf.close()
+
+    uvloop.run(run())
+
+
+class _Source:
+    min_physical_offset, confirmed_to, segment_bytes = 0, 1_000, 1 << 20
+
+    def read_log(self, physical_offset: int, bytes_max: int) -> bytes:
+        return bytes(bytes_max)
+
+
+class _Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1)})
+        self.is_aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def test_reports_of_one_read_are_one_update() -> None:
+    updates = list[int]()
+
+    async def run() -> None:
+        events = SlaveEvents(lambda _: None, lambda: updates.append(1), lambda _: None)
+        connection = SlaveConnection(_Source(), SlaveLimits(4096, 5, 20, False), events)
+        connection.connection_made(_Transport())
+        connection.data_received(encode_report(0) + encode_report(1_000) * 30_000)
+        assert connection.progress is not None and connection.progress.acked_to == 1_000
+
+    asyncio.run(run())
+    assert len(updates) == 1
+
+
+def test_malformed_reports_fill_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with desk_at(tmp_path) as desk:
+            for number in range(100):
+                async with slave_of(desk) as (reader, writer):
+                    writer.write(encode_report(-1) if number % 2 else encode_report(1 << 60))
+                    try:
+                        assert not await reader.read()
+                    except ConnectionError:
+                        pass
+
+    with caplog.at_level(logging.INFO):
+        uvloop.run(run())
+    assert 0 < sum("HA connection" in record.getMessage() for record in caplog.records) < 25
+
+
+class _Store:
+    """A store that counts its appends."""
+
+    def __init__(self) -> None:
+        self.received_to = 0
+        self.appends = 0
+
+    def append_replicated(self, physical_offset: int, data: bytes) -> None:
+        self.received_to = physical_offset + len(data)
+        self.appends += 1
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (encode_transfer_head(0, 0) * (TRANSFERS_PER_READ_MAX + 1), "HA transfer: more than"),
+        (b"".join(encode_transfer_head(n, 1) + b"x" for n in range(TRANSFERS_PER_READ_MAX + 1)), "HA transfer: more"),
+        (encode_transfer_head(0, TRANSFER_BODY_BYTES_MAX + 1), "are not a valid header"),
+        (encode_transfer_head(0, -1), "are not a valid header"),
+        (encode_transfer_head(-1, 1), "are not a valid header"),
+        (b"".join(encode_transfer_head(n, 1) + b"x" for n in (0, 7)), "the master continues at offset 7"),
+    ],
+)
+def test_hostile_master_is_left(data: bytes, reason: str) -> None:
+    async def run() -> None:
+        store, transport = _Store(), _Transport()
+        connection = MasterConnection(store, LIMITS, lambda: None)
+        connection.connection_made(transport)
+        connection.data_received(data)
+        assert transport.is_aborted and reason in connection.closed.result()
+        assert store.appends <= TRANSFERS_PER_READ_MAX
+        connection.data_received(encode_transfer_head(0, 5) + b"later")
+
+    asyncio.run(run())
+
+
+def test_unfinished_transfer_is_bounded() -> None:
+    decoder = TransferDecoder()
+    head = encode_transfer_head(0, TRANSFER_BODY_BYTES_MAX)
+    for part in (head, *[bytes(65536)] * (TRANSFER_BODY_BYTES_MAX // 65536)):
+        assert not list(decoder.receive_data(part))
+    assert decoder.kept_bytes <= TRANSFER_BODY_BYTES_MAX + len(head)
+
+
+@pytest.mark.parametrize("topic", ["../../outside", "/outside", "a/../../../outside", "..", "a\0b"])
+def test_names_in_the_log_of_a_master_do_not_become_paths(topic: str, tmp_path: Path) -> None:
+    root = tmp_path / "deep" / "slave"
+    geometry = StoreGeometry(segment_bytes=4096, queue_file_bytes=2000)
+    record = encode_message(make_message(topic, b"x", store_timestamp_ms=1_700_000_000_000))
+    store = MessageStore.open(root, StoreConfig(geometry=geometry, is_replica=True), lambda: 1_800_000_000_000)
+    try:
+        store.append_replicated(0, record)
+        store.dispatch_once()
+    except OrbitlogError:
+        pass
+    finally:
+        store.close()
+    assert list(tmp_path.iterdir()) == [tmp_path / "deep"] and list((tmp_path / "deep").iterdir()) == [root]
+    assert not [path for path in root.rglob("*outside*")]
