@@ -338,7 +338,7 @@ REMOVALS = (
     Removal(
         0,
         "the audit log follows links",
-        "access/audit_log.py",
+        "settings/atomic_file.py",
         " | os.O_NOFOLLOW",
         "",
         "test_access_floods.py::test_audit_log_is_private_and_follows_no_link",

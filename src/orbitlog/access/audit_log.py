@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 from collections.abc import Callable
 from datetime import UTC, datetime
 from io import TextIOWrapper
@@ -19,11 +18,11 @@ from pathlib import Path
 import orjson
 
 from orbitlog.access.request_guard import AccessEvent
+from orbitlog.settings.atomic_file import open_for_append
 from orbitlog.wire.codes import RequestCode
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
 FILES_KEPT = 5
-_FILE_MODE = 0o640
 _REPEAT_MS = 60_000
 _KINDS_MAX = 4096
 REFUSALS_PER_MINUTE_MAX = 600
@@ -36,12 +35,7 @@ class _AuditFile(RotatingFileHandler):
     """A file below the store that other users cannot read; a link or pipe in its place is an `OSError`."""
 
     def _open(self) -> TextIOWrapper:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(self.baseFilename, flags, _FILE_MODE)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise OSError(f"{self.baseFilename} is not a regular file")
-        return os.fdopen(descriptor, "a", encoding="utf-8")
+        return os.fdopen(open_for_append(Path(self.baseFilename)), "a", encoding="utf-8")
 
 
 class AuditLog:

@@ -45,6 +45,19 @@ def replace_file(
         sync_directory(path.parent)
 
 
+def open_for_append(path: Path, mode: int = 0o640) -> int:
+    """Return a descriptor at the end of a file, which is created if it does not exist.
+
+    Raise `OSError` for a link, a pipe or a device in its place, and never wait for one.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, mode)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a regular file")
+    return descriptor
+
+
 def _permissions(path: Path) -> int | None:
     """Return the permissions of an existing file, without write access for every user; None if there is no file."""
     try:
