@@ -25,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--screenshots", help="keep pictures of the console's pages in this directory")
     parser.addoption("--accept-public-api", action="store_true", help="write tests/public_api.txt from the code")
 
 

@@ -14,9 +14,11 @@ from orbitlog.console.views.answers import ConsoleError
 from orbitlog.console.web.endpoint_routes import EndpointRoutes
 from orbitlog.console.web.endpoint_table import ENDPOINTS
 from orbitlog.console.web.error_answers import ProblemDetail, json_problem, problem_of, unexpected_problem, wants_json
+from orbitlog.console.web.find_message import FindMessage
 from orbitlog.console.web.page_rendering import PageRenderer
 from orbitlog.console.web.sign_in import SignIn
 from orbitlog.console.web.static_assets import StaticAssets
+from orbitlog.console.web.tail_stream import TailStream
 from orbitlog.errors import OrbitlogError
 
 
@@ -28,6 +30,8 @@ def create_app(console: Console) -> Application:
     routes = [
         Route("/static/{version}/{name:path}", assets.serve),
         *SignIn(console, renderer).routes(),
+        *TailStream(console).routes(),
+        *FindMessage(console, renderer).routes(),
         *EndpointRoutes(console, renderer, ENDPOINTS).routes(),
     ]
     app = Starlette(

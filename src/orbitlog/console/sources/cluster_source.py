@@ -34,6 +34,7 @@ TABLE_AGE_MS = 20_000
 ENDS_PER_ROUND = 250  # 50 requests a second
 IDLE_ENDS_PER_ROUND = 120
 _SECONDS = 3.0
+_RETRY_MS = 1000
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class ClusterSource:
         self._sampled = asyncio.Event()
         self._wake = asyncio.Event()
         self._watched_until = 0.0
+        self._tables_read_ms = 0
 
     async def start(self) -> None:
         """Connect lazily and begin to sample; a cluster that cannot be reached is a problem of its sample."""
@@ -111,6 +113,14 @@ class ClusterSource:
         await self._take_sample(table_age_ms=0)
         assert self._sample is not None
         return self._sample
+
+    async def sample_having(self, topic: str) -> ClusterSample:
+        """Return a sample; tables are reread if it lacks the topic, which may be new."""
+        sample = await self.sample()
+        if topic in sample.topic_names or self._now_ms() - self._tables_read_ms < _RETRY_MS:
+            return sample
+        self._tables_read_ms = self._now_ms()
+        return await self.fresh_sample()
 
     async def with_ends(self, topics: set[str], age_max_ms: int = 4000) -> ClusterSample:
         """Return the latest sample with recent ends of these topics."""

@@ -1,6 +1,7 @@
 // @ts-check
 // Keys, theme, pause of live updates, and the notice when the console does not answer.
 import "./chart.js";
+import "./tail.js";
 
 const KEYS_OFF = "orbitlog-keys-off";
 const stored = {

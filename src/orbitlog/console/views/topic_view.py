@@ -185,10 +185,8 @@ def _row(sample: ClusterSample, topic: str) -> TopicRow:
 
 async def show_topic(source: ClusterSource, topic: str) -> TopicAnswer:
     """Return one topic; raise `ConsoleError` with 404 if no broker has it."""
+    await source.sample_having(topic)
     sample = await source.with_ends({topic}, age_max_ms=1000)
-    if topic not in sample.topic_names:
-        sample = await source.fresh_sample()
-        sample = await source.with_ends({topic}, age_max_ms=1000)
     if topic not in sample.topic_names:
         raise ConsoleError(404, f"no broker of {source.name} has the topic {topic[:130]}")
     row = _row(sample, topic)

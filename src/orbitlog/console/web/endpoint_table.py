@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from orbitlog.console.views import broker_view, group_view, history_view, overview_view, topic_view
+from orbitlog.console.views import (
+    broker_view,
+    group_view,
+    history_view,
+    journey_view,
+    message_view,
+    overview_view,
+    topic_view,
+)
 from orbitlog.console.views.answers import Answer, ListQuery
+from orbitlog.console.views.message_filter import FilterQuery, MessageQuery
 from orbitlog.console.web.endpoint import Call, Endpoint
 
 
@@ -60,6 +69,14 @@ async def list_groups(call: Call) -> group_view.GroupListing:
 
 async def show_group(call: Call) -> group_view.GroupAnswer:
     return await group_view.show_group(call.cluster, call.path["group"])
+
+
+async def list_messages(call: Call) -> message_view.MessageListing:
+    return await message_view.list_messages(call.cluster, call.path["topic"], call.query)
+
+
+async def show_message(call: Call) -> journey_view.JourneyAnswer:
+    return await journey_view.show_message(call.cluster, call.path["message"], call.query.topic)
 
 
 _CLUSTER = "/clusters/{cluster}"
@@ -156,4 +173,42 @@ CLUSTER_ENDPOINTS = (
         section="groups",
     ),
 )
-ENDPOINTS: tuple[Endpoint, ...] = CLUSTER_ENDPOINTS
+MESSAGE_ENDPOINTS = (
+    Endpoint(
+        f"{_CLUSTER}/topics/{{topic}}/messages",
+        "listMessages",
+        "Browse messages of a topic: by tag, key, property, text and time.",
+        message_view.MessageListing,
+        list_messages,
+        query=MessageQuery,
+        template="messages.html",
+        title="Messages of {topic}",
+        section="messages",
+        is_live=False,
+    ),
+    Endpoint(
+        f"{_CLUSTER}/messages/{{message}}",
+        "showMessage",
+        "Show one message and its journey, by its id.",
+        journey_view.JourneyAnswer,
+        show_message,
+        query=journey_view.MessageIdQuery,
+        template="message.html",
+        title="Message {message}",
+        section="messages",
+        is_live=False,
+    ),
+    Endpoint(
+        f"{_CLUSTER}/topics/{{topic}}/live",
+        "showTail",
+        "Show what a tail of the topic follows; the stream itself is at /tail.",
+        topic_view.TopicAnswer,
+        show_topic,
+        query=FilterQuery,
+        template="tail.html",
+        title="Tail of {topic}",
+        section="messages",
+        is_live=False,
+    ),
+)
+ENDPOINTS: tuple[Endpoint, ...] = (*CLUSTER_ENDPOINTS, *MESSAGE_ENDPOINTS)

@@ -1,0 +1,167 @@
+"""Messages of a topic: browsed from the end or from a time, filtered, within a budget that the answer states."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from orbitlog.client.admin.inspection import BrokerQueue, Inspection
+from orbitlog.client.consumer.received import Received
+from orbitlog.console.sources.cluster_sample import ClusterSample
+from orbitlog.console.sources.cluster_source import ClusterSource
+from orbitlog.console.sources.server_problems import problem_sentence
+from orbitlog.console.views.answers import Answer, ConsoleError, Missing
+from orbitlog.console.views.message_filter import MessageFilter, MessageQuery, parse_time
+from orbitlog.console.views.message_rows import MessageRow, message_row
+from orbitlog.errors import FormatError, OrbitlogError
+from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.formats.records.message_id import parse_offset_message_id
+
+LOOKED_AT_MAX = 5000
+_KEY_MATCHES_MAX = 64
+
+
+class MessageListing(Answer, kw_only=True):
+    """Messages that match; `looked_at` of `in_range` were read, fewer than all if the budget ended."""
+
+    topic: str
+    items: list[MessageRow]
+    looked_at: int
+    in_range: int | None
+    complete: bool
+    how: str
+    as_of: int
+    problems: list[Missing] = msgspec.field(default_factory=list)
+
+
+async def list_messages(source: ClusterSource, topic: str, query: MessageQuery) -> MessageListing:
+    """Return messages of a topic, newest first; by key from the index, otherwise by reading queues."""
+    sample = await source.sample_having(topic)
+    if topic not in sample.topic_names:
+        raise ConsoleError(404, f"no broker of {source.name} has the topic {topic[:130]}")
+    if query.offset >= 0 and query.queue < 0:
+        raise ConsoleError(400, "`offset` needs `queue`")
+    if query.key:
+        return await _by_key(source, topic, query)
+    return await _by_reading(source, sample, topic, query)
+
+
+async def _by_key(source: ClusterSource, topic: str, query: MessageQuery) -> MessageListing:
+    wanted = MessageFilter(query)
+    since, until = parse_time(query.since, source.now_ms), parse_time(query.until, source.now_ms)
+    found: list[Received] = []
+    async for message in source.admin.find(topic, query.key, count=_KEY_MATCHES_MAX):
+        at_ms = message.stored.store_timestamp_ms
+        if wanted.wants(message) and (since is None or at_ms >= since) and (until is None or at_ms < until):
+            found.append(message)
+    found.sort(key=_stored_order, reverse=True)
+    return MessageListing(
+        topic=topic,
+        items=[message_row(message) for message in found[: query.limit]],
+        looked_at=len(found),
+        in_range=None,
+        complete=len(found) < _KEY_MATCHES_MAX and len(found) <= query.limit,
+        how="by the index of keys",
+        as_of=source.now_ms,
+    )
+
+
+async def _by_reading(source: ClusterSource, sample: ClusterSample, topic: str, query: MessageQuery) -> MessageListing:
+    since, until = parse_time(query.since, source.now_ms), parse_time(query.until, source.now_ms)
+    inspection, wanted = Inspection(source.admin), MessageFilter(query)
+    problems: list[Missing] = []
+    ranges: list[tuple[BrokerQueue, int, int]] = []
+    for queue, address in _queues(sample, topic, query):
+        try:
+            ranges.append(await _range(source, queue, address, query.offset, (since, until)))
+        except OrbitlogError as error:
+            problems.append(Missing(server=f"broker {queue.broker_name}", reason=problem_sentence(error)))
+    share = max(query.limit, LOOKED_AT_MAX // max(len(ranges), 1)) if not wanted.is_empty else query.limit
+    found: list[Received] = []
+    looked_at, from_start = 0, bool(query.since) or query.offset >= 0
+    for queue, start, end in ranges:
+        first = start if from_start else max(start, end - share)
+        try:
+            async for message in inspection.walk(queue, first, min(end, first + share)):
+                looked_at += 1
+                if wanted.wants(message):
+                    found.append(message)
+        except OrbitlogError as error:
+            problems.append(Missing(server=f"broker {queue.broker_name}", reason=problem_sentence(error)))
+    found.sort(key=_stored_order, reverse=not from_start)
+    in_range = sum(end - start for _, start, end in ranges)
+    return MessageListing(
+        topic=topic,
+        items=[message_row(message) for message in found[: query.limit]],
+        looked_at=looked_at,
+        in_range=in_range,
+        complete=looked_at >= in_range and len(found) <= query.limit and not problems,
+        how="oldest first" if from_start else "newest first",
+        as_of=source.now_ms,
+        problems=problems,
+    )
+
+
+def _queues(sample: ClusterSample, topic: str, query: MessageQuery) -> list[tuple[BrokerQueue, str]]:
+    queues = []
+    for broker in sample.masters:
+        config = (broker.topics.value or {}).get(topic)
+        if config is None or query.broker not in ("", broker.name):
+            continue
+        for queue_id in range(max(config.read_queue_count, config.write_queue_count)):
+            if query.queue in (-1, queue_id):
+                queues.append((BrokerQueue(broker.name, broker.address, topic, queue_id), broker.address))
+    if not queues:
+        raise ConsoleError(404, f"topic {topic[:130]} has no such queue")
+    return queues
+
+
+async def _range(
+    source: ClusterSource, queue: BrokerQueue, address: str, offset: int, times: tuple[int | None, int | None]
+) -> tuple[BrokerQueue, int, int]:
+    """Return the offsets of a queue that the query asks for."""
+    first, end = await Inspection(source.admin).bounds(queue)
+    target = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
+    since, until = times
+    if offset >= 0:
+        first = min(max(first, offset), end)
+    if since is not None:
+        first = min(max(first, await source.groups.offset_at(address, target, since)), end)
+    if until is not None:
+        end = min(end, max(first, await source.groups.offset_at(address, target, until)))
+    return queue, first, end
+
+
+def _stored_order(message: Received) -> tuple[int, int]:
+    return message.stored.store_timestamp_ms, message.stored.physical_offset
+
+
+async def find_message(source: ClusterSource, message_id: str, topic: str) -> Received:
+    """Return one message by the producer's id (with its topic) or the broker's id.
+
+    A broker's id contains an address: it is asked only if a broker with that address is registered.
+    """
+    if topic:
+        async for message in _found(source, topic, message_id):
+            return message
+    try:
+        address = str(parse_offset_message_id(message_id).store_host)
+    except FormatError:
+        hint = "no message has this id in the topic" if topic else "this is the id of a producer; give its topic"
+        raise ConsoleError(404, hint) from None
+    sample = await source.sample()
+    if address not in {broker.address for broker in sample.brokers}:
+        raise ConsoleError(404, f"the id names the broker {address}, which is not registered in this cluster")
+    found = await source.admin.message(message_id)
+    if found is None:
+        raise ConsoleError(404, "the broker has no message with this id; it may have been deleted with its segment")
+    return found
+
+
+async def _found(source: ClusterSource, topic: str, message_id: str) -> AsyncIterator[Received]:
+    sample = await source.sample_having(topic)
+    if topic not in sample.topic_names:
+        raise ConsoleError(404, f"no broker of {source.name} has the topic {topic[:130]}")
+    async for message in source.admin.find(topic, message_id, count=1, by_id=True):
+        yield message

@@ -1,0 +1,129 @@
+"""Messages in the console: browsing, filters, one message with its journey, and the live tail."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from orbitlog.testing.running_broker import RunningBroker
+from tests.integration.console.conftest import EVIL, ORDERS
+from tests.support.console_site import ConsoleSite
+
+ROOT = "/clusters/shop"
+MESSAGES = f"{ROOT}/topics/Orders/messages"
+
+
+def listed(site: ConsoleSite, query: str = "") -> dict[str, Any]:
+    answer: dict[str, Any] = site.api(f"{MESSAGES}?{query}")
+    return answer
+
+
+def test_newest_messages_come_first_and_the_answer_states_what_was_read(site: ConsoleSite) -> None:
+    answer = listed(site, "limit=5")
+    assert [row["keys"] for row in answer["items"]] == [f"k{number}" for number in range(ORDERS - 1, ORDERS - 6, -1)]
+    assert answer["inRange"] == ORDERS and not answer["complete"]
+    everything = listed(site, f"limit={ORDERS}")
+    assert everything["complete"] and len(everything["items"]) == everything["lookedAt"] == ORDERS
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("tags=new", ORDERS),
+        ("tags=old", 0),
+        ("tags=old || new", ORDERS),
+        ("key=k7", 1),
+        ("key=k7&tags=old", 0),
+        ("key=nothing", 0),
+        ("property=note", ORDERS),
+        (f'property=note="{EVIL}', ORDERS),
+        ("property=note=other", 0),
+        (f"text={EVIL} 12", 1),
+        ("text=absent", 0),
+        ("since=-1h", ORDERS),
+        ("until=-1h", 0),
+        ("since=2000-01-01T00:00:00&until=2000-01-02", 0),
+    ],
+)
+def test_filters_by_tag_key_property_text_and_time(site: ConsoleSite, query: str, count: int) -> None:
+    assert len(listed(site, quote(query, safe="=&") + "&limit=200")["items"]) == count
+
+
+def test_one_queue_is_read_from_an_offset(site: ConsoleSite) -> None:
+    rows = listed(site, "queue=1&offset=3&limit=2")["items"]
+    assert [(row["queueId"], row["queueOffset"]) for row in rows] == [(1, 3), (1, 4)]
+
+
+@pytest.mark.parametrize("query", ["since=yesterday", "queue=99", "offset=3", "limit=9999", "text=" + "x" * 300])
+def test_invalid_searches_are_answered_with_a_sentence(site: ConsoleSite, query: str) -> None:
+    assert site.get(f"/api/v1{MESSAGES}?{query}").status in (400, 404)
+
+
+def test_journey_names_each_stage_of_a_message(site: ConsoleSite) -> None:
+    row = listed(site, "queue=0&offset=0&limit=1")["items"][0]
+    for name in ("msgId", "offsetMsgId"):
+        answer = site.api(f"{ROOT}/messages/{row[name]}?topic=Orders")
+        stages = {stage["stage"]: stage for stage in answer["stages"]}
+        assert [stages[name]["state"] for name in ("sent", "stored", "queue", "index")] == ["done"] * 4
+        assert (stages["group"]["group"], stages["group"]["state"]) == ("billing", "done")
+        assert stages["trace"]["state"] == "none"
+        assert answer["detail"]["body"]["text"].startswith(EVIL)
+    last = listed(site, "limit=1")["items"][0]
+    stages = site.api(f"{ROOT}/messages/{last['msgId']}?topic=Orders")["stages"]
+    assert next(stage["state"] for stage in stages if stage["stage"] == "group") == "waiting"
+
+
+def test_message_page_escapes_its_body_and_properties(site: ConsoleSite) -> None:
+    row = listed(site, "limit=1")["items"][0]
+    page = site.get(f"{ROOT}/messages/{row['offsetMsgId']}?topic=Orders")
+    assert page.status == 200
+    assert EVIL not in page.text and "&lt;script&gt;" in page.text
+
+
+def test_an_id_that_names_another_address_is_not_dialled(site: ConsoleSite) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        trap.settimeout(0.2)
+        port = trap.getsockname()[1]
+        message_id = f"7F000001{port:08X}{0:016X}"
+        assert site.get(f"/api/v1{ROOT}/messages/{message_id}").status == 404
+        with pytest.raises(TimeoutError):
+            trap.accept()
+
+
+@pytest.mark.parametrize("message_id", ["x", "0" * 32, "Z" * 32, "%00", "..%2f..%2fetc"])
+def test_unknown_ids_are_not_found(site: ConsoleSite, message_id: str) -> None:
+    assert site.get(f"/api/v1{ROOT}/messages/{message_id}").status == 404
+
+
+def test_tail_streams_new_messages_that_match(site: ConsoleSite, busy_broker: RunningBroker) -> None:
+    busy_broker.client.admin.create_topic("Streamed", 2)
+    parts = urlsplit(site.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=20)
+    connection.request("GET", f"/api/v1{ROOT}/topics/Streamed/tail?text=wanted")
+    response = connection.getresponse()
+    assert response.headers["content-type"].startswith("text/event-stream")
+
+    def event() -> dict[str, Any]:
+        while not (line := response.readline()).startswith(b"data: "):
+            assert line, "the stream ended"
+        decoded: dict[str, Any] = json.loads(line.removeprefix(b"data: "))
+        return decoded
+
+    assert event()["messages"] == []
+    # The feed reads the ends in its first round; a message of before would not be part of the tail.
+    for _ in range(100):
+        busy_broker.client.send("Streamed", "other")
+        if event()["seen"]:
+            break
+    busy_broker.client.send("Streamed", "the wanted one")
+    while not (found := event())["messages"]:
+        pass
+    connection.close()
+    assert [row["preview"] for row in found["messages"]] == ["the wanted one"]
+    assert found["dropped"] == 0 and found["seen"] >= 2
