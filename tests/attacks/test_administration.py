@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_access import check_access
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
 from orbitlog.errors import StoreError
@@ -26,6 +27,7 @@ from orbitlog.wire.administrative import BROKER_CODES, CLIENT_CODES, RequestKind
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from tests.support.broker_desk import SMALL, Desk, at_desk
+from tests.support.certificates import server_files
 from tests.support.raw_peer import RawPeer
 
 EVERYWHERE = "0.0.0.0"
@@ -104,8 +106,43 @@ def test_exposed_broker_refuses_administration_and_serves_clients(
         assert sent.code == ResponseCode.SUCCESS
 
     with caplog.at_level(logging.WARNING):
-        on_broker(tmp_path, work, bindAddress=EVERYWHERE)
+        on_broker(tmp_path, work, bindAddress=EVERYWHERE, allowAnonymous="clients")
     assert "allowAnonymous=true" in caplog.text
+
+
+@pytest.mark.parametrize("address", [EVERYWHERE, "::", "192.0.2.1"])
+def test_exposed_broker_without_protection_does_not_start(address: str, tmp_path: Path) -> None:
+    settings = load_broker_settings(None, [f"bindAddress={address}"], {})
+    with pytest.raises(SettingError, match=rf"bindAddress={re.escape(address)} lets other machines connect") as refusal:
+        Broker(settings, tmp_path / "store")
+    sentence = str(refusal.value)
+    for setting in ("authenticationEnabled=true", "tls.server.mode=enforcing", "allowAnonymous=clients"):
+        assert setting in sentence
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("mode", "starts"), [("enforcing", True), ("permissive", False), ("disabled", False)])
+def test_exposed_broker_without_access_control_starts_if_it_enforces_tls(
+    mode: str, starts: bool, tmp_path: Path
+) -> None:
+    files = server_files()
+    texts = {"bindAddress": EVERYWHERE, "tls.server.mode": mode, "tls.server.certPath": files.certificate}
+    texts |= {"tls.server.keyPath": files.key}
+    settings = load_broker_settings(None, [f"{key}={text}" for key, text in texts.items()], {})
+    if starts:
+        check_access(settings)
+    else:
+        with pytest.raises(SettingError, match="lets other machines connect"):
+            check_access(settings)
+
+
+def test_exposed_broker_with_access_control_starts(tmp_path: Path) -> None:
+    async def work(_: Broker, address: str) -> None:
+        answers = await codes_refused(address, frozenset((RequestCode.GET_BROKER_CONFIG,)))
+        assert answers[RequestCode.GET_BROKER_CONFIG][1] == "username cannot be null."
+
+    first = '{"username":"root","password":"secret"}'
+    on_broker(tmp_path, work, bindAddress=EVERYWHERE, authenticationEnabled="true", initAuthenticationUser=first)
 
 
 def test_exposed_broker_with_anonymous_access_serves_administration(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.broker.runtime.broker_access import check_access
 from orbitlog.broker.runtime.broker_opening import open_broker_store, take_broker_state
 from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
 from orbitlog.broker.runtime.listen_address import with_listen_address
@@ -160,6 +161,8 @@ def test_move_and_start_agree_on_a_setting(key: str, tmp_path: Path) -> None:
         ["maxMessageSize=20971520"],
         ["brokerIP1=192.0.2.77"],
         ["brokerIP1=192.0.2.77", "bindAddress=0.0.0.0"],
+        ["brokerIP1=192.0.2.77", "bindAddress=0.0.0.0", "allowAnonymous=clients"],
+        ["bindAddress=0.0.0.0", "authenticationEnabled=true"],
         ["namesrvAddr=192.0.2.1:9876"],
         ["namesrvAddr=192.0.2.1:9876", "bindAddress=127.0.0.1"],
         ["fetchNamesrvAddrByAddressServer=true"],
@@ -171,7 +174,7 @@ def test_move_and_start_agree_on_a_setting(key: str, tmp_path: Path) -> None:
 def test_move_and_start_agree_on_settings_together(texts: list[str], tmp_path: Path) -> None:
     rows = list(orbitlog_setting_rows(tmp_path, _given(texts)))
     try:
-        with_listen_address(load_broker_settings(None, texts, {}))
+        check_access(with_listen_address(load_broker_settings(None, texts, {})))
         is_started = True
     except SettingError:
         is_started = False

@@ -8,6 +8,7 @@ docs/access-control.md describes; a cell that Orbitlog allows and Apache's broke
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.command import Command
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.processes import java_command, run_program
-from tests.interop.harness.secured_systems import ROLES, prepare, running
+from tests.interop.harness.secured_systems import ROLES, make_accounts, prepare, running
 from tests.interop.harness.systems import APACHE_497, APACHE_550, ORBITLOG, System
 
 pytestmark = pytest.mark.interop
@@ -134,26 +135,21 @@ def test_decisions_are_those_of_apache_or_stricter_where_documented(
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
-@pytest.mark.parametrize("generation", ["1.0", "2.0"])
+@pytest.mark.parametrize(
+    ("generation", "kind"), [("1.0", APACHE_497), ("1.0", ORBITLOG), ("2.0", APACHE_550), ("2.0", ORBITLOG)]
+)
 def test_official_java_client_sends_and_consumes_with_its_credentials(
-    generation: str, version: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
+    generation: str, kind: str, version: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
 ) -> None:
     command = java_command(packages_of(version), tmp_path / "client")
-    with running(ORBITLOG, generation, tmp_path, packages_of) as system:
+    with running(kind, generation, tmp_path, packages_of) as system:
 
         def run(role: str, *more: str) -> list[dict[str, object]]:
             credentials = ROLES[role]
             words = [system.name_server_address, credentials.access_key, credentials.secret_key, "Mine", "mine", "50"]
             return run_program(command, "SignedClient", [*words, *more])
 
-        async def make() -> None:
-            client = RemotingClient()
-            try:
-                await prepare(client, system, generation)
-            finally:
-                await client.close()
-
-        asyncio.run(make())
+        make_accounts(system, generation)
         sent, consumed = run("admin")
         assert (sent["answer"], sent["count"]) == ("sent", 53)
         assert (consumed["answer"], consumed["complete"]) == ("consumed", True)
@@ -161,3 +157,37 @@ def test_official_java_client_sends_and_consumes_with_its_credentials(
         for role in ("denied", "wrong secret", "stranger"):
             (answer,) = run(role)
             assert answer["answer"] == "refused"
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_java_producer_over_its_quota_retries_or_reports_a_busy_broker(
+    version: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
+) -> None:
+    """A producer of 5.5.0 retries until the quota admits the message; one of 4.9.7 returns code 2."""
+    options = ["-Dsigned.retries=1000000", "-Dsigned.timeoutMillis=20000"]
+    command = java_command(packages_of(version), tmp_path / "client", options=options)
+    quota = {"userMessagesPerSecondMax": "4"}
+    with running(ORBITLOG, "2.0", tmp_path, packages_of, **quota) as system:
+        make_accounts(system, "2.0")
+        writer = ROLES["writer"]
+        words = [system.name_server_address, writer.access_key, writer.secret_key, "Mine", "mine", "12"]
+        first, *_ = run_program(command, "SignedClient", words)
+        status = asyncio.run(quota_counter(system, writer.access_key))
+    assert status > 0
+    if version == "5.5.0":
+        assert (first["answer"], first["count"]) == ("sent", 15), first
+    else:
+        assert first["answer"] == "refused"
+        assert "CODE: 2 " in str(first["error"]) and "exceeds its quota of 4 messages a second" in str(first["error"])
+
+
+async def quota_counter(system: System, account: str) -> int:
+    """Return how often an account reached its quota, as `brokerStatus` shows it."""
+    client = RemotingClient()
+    try:
+        command = Command(28)
+        ROLES["admin"].sign(command)
+        answer = await client.invoke(system.broker_address, command, SECONDS)
+        return int(json.loads(answer.body)["table"].get(f"quotaReached_{account}", "0"))
+    finally:
+        await client.close()

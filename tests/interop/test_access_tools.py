@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.access.credentials import Credentials
 from tests.interop.harness.clients import Client
 from tests.interop.harness.matrix import start_driver
 from tests.interop.harness.packages import ApachePackages
-from tests.interop.harness.secured_systems import ROLES, running
+from tests.interop.harness.secured_systems import ROLES, make_accounts, running
 from tests.interop.harness.systems import APACHE_497, APACHE_550, ORBITLOG, System
 
 pytestmark = pytest.mark.interop
@@ -72,12 +73,17 @@ SCRIPTS = {
 def apache_tool(version: str, directory: Path, packages_of: Callable[[str], ApachePackages]) -> Iterator[Tool]:
     """Start Apache's tool, with the credentials of an administrator in its `conf/tools.yml`."""
     driver = start_driver(f"java-{version}", directory, packages_of)
-    tools = directory / "home" / "conf" / "tools.yml"
-    tools.write_text(f"accessKey: {ADMIN.access_key}\nsecretKey: {ADMIN.secret_key}\n")
+    write_credentials(directory, ADMIN)
     try:
         yield lambda system, words: _lines(Client(driver, system).mqadmin(words))
     finally:
         driver.close()
+
+
+def write_credentials(directory: Path, credentials: Credentials) -> None:
+    """Write the file from which Apache's tool reads its credentials, at each command."""
+    tools = directory / "home" / "conf" / "tools.yml"
+    tools.write_text(f"accessKey: {credentials.access_key}\nsecretKey: {credentials.secret_key}\n")
 
 
 def our_tool(system: System, words: str) -> list[str]:
@@ -130,3 +136,60 @@ def test_tools_print_the_same_at_both_brokers(
     for step, lines in theirs.items():
         assert ours[step] == lines
         assert by_our_tool[step] == lines
+
+
+VERBS = (
+    "clusterList",
+    "topicList",
+    "topicRoute -t Mine",
+    "topicStatus -t Mine",
+    "brokerStatus -b {b}",
+    "getBrokerConfig -b {b}",
+    "updateBrokerConfig -b {b} -k traceOn -v true",
+    "updateTopic -b {b} -t Mine -r 1 -w 1",
+    "updateTopic -b {b} -t Other -r 1 -w 1",
+    "updateSubGroup -b {b} -g mine",
+    "consumerProgress -g mine",
+    "queryMsgByKey -t Mine -k none",
+    "sendMessage -t Mine -p body",
+    "sendMessage -t Other -p body",
+    "deleteSubGroup -b {b} -g unknown",
+)
+REFUSALS = ("AclException", "has no permission", "check signature failed", "is not found.", "username cannot be null")
+# Verbs that read or write messages; their requests need the same permissions in 2.0 at both brokers.
+DATA_VERBS = ("topicStatus", "sendMessage", "consumerProgress", "updateTopic")
+
+
+def verdicts(
+    version: str, kind: str, generation: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
+) -> dict[tuple[str, str], bool]:
+    """Return for each role and verb whether mqadmin was allowed to do it."""
+    driver = start_driver(f"java-{version}", tmp_path / kind / "tool", packages_of)
+    table = {}
+    try:
+        with running(kind, generation, tmp_path, packages_of) as system:
+            make_accounts(system, generation)
+            client = Client(driver, system)
+            for role in ("admin", "writer", "reader", "denied", "wrong secret", "stranger"):
+                write_credentials(tmp_path / kind / "tool", ROLES[role])
+                for verb in VERBS:
+                    printed = client.mqadmin(verb.format(b=system.broker_address))
+                    table[role, verb] = not any(text in printed for text in REFUSALS)
+    finally:
+        driver.close()
+    return table
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+@pytest.mark.parametrize(("generation", "apache"), [("1.0", APACHE_497), ("2.0", APACHE_550)])
+def test_mqadmin_of_each_version_is_allowed_what_apaches_broker_allows_or_less(
+    generation: str, apache: str, version: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
+) -> None:
+    theirs = verdicts(version, apache, generation, tmp_path, packages_of)
+    ours = verdicts(version, ORBITLOG, generation, tmp_path, packages_of)
+    assert [cell for cell in ours if ours[cell] and not theirs[cell]] == []
+    assert [cell for cell in ours if cell[0] == "admin" and not (ours[cell] and theirs[cell])] == []
+    assert [cell for cell in ours if cell[0] in ("wrong secret", "stranger", "denied") and ours[cell]] == []
+    if generation == "2.0":
+        data = [cell for cell in ours if cell[1].startswith(DATA_VERBS)]
+        assert [cell for cell in data if ours[cell] != theirs[cell]] == []

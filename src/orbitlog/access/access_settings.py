@@ -132,6 +132,13 @@ USER_FILE = Setting(
     "",
     "file with users and policies; without it, `config/access.json` of the store (Orbitlog's own key)",
 )
+AUDIT_FILE = Setting(
+    "accessLogFile",
+    _absolute,
+    "",
+    "audit log of refusals and administrative requests; without it, `logs/access.log` of the store, and none for a name"
+    " server (Orbitlog's own key)",
+)
 
 
 def _quota(key: str, noun: str) -> Setting[int]:
@@ -168,6 +175,7 @@ ACCESS_SETTINGS: Mapping[str, Setting[Any]] = {
         INNER_CREDENTIALS,
         HOME,
         USER_FILE,
+        AUDIT_FILE,
         *QUOTAS,
         FREE_FAILURES,
     )
@@ -187,6 +195,8 @@ class AccessOptions(NamedTuple):
     inner_credentials: Credentials | None
     default_limits: QuotaLimits = NO_LIMITS
     free_failures: int = FREE_FAILURES.default
+    audit_file: Path | None = None
+    """The audit log; None for the default of the server."""
 
     @property
     def is_on(self) -> bool:
@@ -222,4 +232,5 @@ def access_options(
         values[INNER_CREDENTIALS.key],
         QuotaLimits(*(values[quota.key] for quota in QUOTAS)),
         values[FREE_FAILURES.key],
+        Path(values[AUDIT_FILE.key]) if values[AUDIT_FILE.key] else None,
     )

@@ -98,7 +98,7 @@ class AuditLog:
     def _write_line(self, event: AccessEvent, count: int, now_ms: int) -> None:
         line = {
             "time": datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-            "decision": "allowed" if event.is_allowed else "refused",
+            "decision": _decision(event),
             "account": _printable(event.account),
             "address": event.ip,
             "code": event.code,
@@ -114,6 +114,12 @@ class AuditLog:
         if not self._has_failed:
             self._has_failed = True
             log.error("could not write the audit log %s", self._handler.baseFilename)
+
+
+def _decision(event: AccessEvent) -> str:
+    if not event.is_allowed:
+        return "refused"
+    return "failed" if event.is_failed else "allowed"
 
 
 def _printable(text: str) -> str:

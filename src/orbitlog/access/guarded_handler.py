@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar, cast
 
 from orbitlog.access.access_control import AccessControl
-from orbitlog.access.request_guard import AuthenticationFailed
+from orbitlog.access.request_guard import AuthenticationFailed, RequestGuard
+from orbitlog.access.request_needs import ADMINISTRATIVE_CODES
 from orbitlog.access.request_signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from orbitlog.errors import RequestRefused
-from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 
 SEND_CODES = frozenset((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
@@ -27,6 +28,7 @@ class Peer(Protocol):
     """The connection of a request."""
 
     remote_address: tuple[str, int]
+    account: str
 
     def on_close(self, callback: Callable[[Any], object]) -> None: ...
 
@@ -57,6 +59,7 @@ def guarded_handler(
             if not delay_s:
                 raise
             return refuse_later(error, delay_s)
+        connection.account = name
         if quotas.limits_connections:
             quotas.admit_connection(name, connection, connection.on_close)
         if name and code in SEND_CODES and SIGNATURE in fields:
@@ -64,6 +67,38 @@ def guarded_handler(
         else:
             for field in (SIGNATURE, SECURITY_TOKEN, *(() if name and code in NAMED_CODES else (ACCESS_KEY,))):
                 fields.pop(field, None)
+        if code in ADMINISTRATIVE_CODES:
+            return audited(guard, connection, request, handler)
         return handler(connection, request)
 
     return serve
+
+
+def audited(guard: RequestGuard, connection: P, request: Command, handler: Callable[[P, Command], A]) -> A:
+    """Call a handler; record that the request was answered with an error, if it was."""
+
+    def note(answer: object) -> None:
+        if isinstance(answer, Command) and answer.code != ResponseCode.SUCCESS:
+            fail(answer.remark or f"response code {answer.code}")
+
+    def fail(reason: str) -> None:
+        guard.note_failure(connection.account, request.code, connection.remote_address[0], reason)
+
+    async def finish(pending: Awaitable[Any]) -> Any:
+        try:
+            answer = await pending
+        except RequestRefused as error:
+            fail(error.remark)
+            raise
+        note(answer)
+        return answer
+
+    try:
+        answer = handler(connection, request)
+    except RequestRefused as error:
+        fail(error.remark)
+        raise
+    if isinstance(answer, Awaitable):
+        return cast(A, finish(answer))
+    note(answer)
+    return answer

@@ -17,7 +17,7 @@ from orbitlog.access.request_needs import ADMINISTRATIVE_CODES, ROWS, CodeRow, M
 from orbitlog.access.request_signature import ACCESS_KEY, FieldOrder, SigningKey, is_signed_by
 from orbitlog.access.source_addresses import AddressTest, white_address
 from orbitlog.errors import RequestRefused
-from orbitlog.wire.codes import ResponseCode
+from orbitlog.wire.codes import RequestCode, ResponseCode
 
 SHOWN_CHARACTERS_MAX = 255
 _VERDICTS_MAX = 65_536
@@ -63,6 +63,8 @@ class AccessEvent(NamedTuple):
     code: int
     resources: tuple[str, ...]
     reason: str = ""
+    is_failed: bool = False
+    """Whether it was admitted, and then answered with an error."""
 
 
 # The fields that the verdict on a request depends on, for codes whose needs follow from fields alone.
@@ -131,6 +133,24 @@ class RequestGuard:
         if account is None or not account.is_enabled or code not in _CACHED_FIELDS:
             return None
         return account.key if self._decision(account, code, fields, b"", ip).is_allowed else None
+
+    def may_publish(self, name: str, topic: str, ip: str) -> bool:
+        """Return whether messages of a topic may be shown to, or written for, the client of an account at `ip`."""
+        if self._is_white(ip):
+            return True
+        account = self._policy.accounts.get(name)
+        if account is None or not account.is_enabled:
+            return False
+        test = self._policy.account_white_tests.get(name)
+        if test is not None and test(ip):
+            return True
+        return self._decision(account, RequestCode.SEND_MESSAGE_V2, {"b": topic}, b"", ip).is_allowed
+
+    def note_failure(self, name: str, code: int, ip: str, reason: str) -> None:
+        """Record that an admitted administrative request was answered with an error."""
+        if self.on_event is not None:
+            event = AccessEvent(True, name[:SHOWN_CHARACTERS_MAX], ip, code, (), reason[:SHOWN_CHARACTERS_MAX], True)
+            self.on_event(event)
 
     def explain(self, name: str, request: RequestParts, ip: str) -> list[Decision]:
         """Return the decision on each need of a request by an account, with the reason; no signature is verified."""

@@ -117,6 +117,8 @@ def needs_of(request: RequestParts, cluster: str, message_topic: MessageTopic) -
 
 
 def _need(kind: ResourceKind, name: str, actions: Action, cluster: str) -> Need:
+    if kind is CLUSTER:
+        return Need(CLUSTER, name, actions)
     return topic_need(name, actions, cluster) if kind is TOPIC else group_need(name, actions)
 
 
@@ -206,6 +208,10 @@ def _group(actions: Action, field: str = "consumerGroup", **options: bool) -> Fi
     return FieldNeed(GROUP, field, actions, **options)
 
 
+def _cluster(actions: Action, field: str = "clusterName") -> FieldNeed:
+    return FieldNeed(CLUSTER, field, actions)
+
+
 def _row(*fields: FieldNeed, message: FieldNeed | None = None) -> CodeRow:
     return CodeRow(fields, message=message)
 
@@ -293,10 +299,9 @@ ROWS: Mapping[int, CodeRow] = {
             *(Code.GET_PRODUCER_CONNECTION_LIST, Code.GET_ALL_PRODUCER_INFO, Code.VIEW_BROKER_STATS_DATA),
             *(Code.GET_BROKER_CONSUME_STATS, Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, Code.GET_KV_CONFIG),
             *(Code.GET_KVLIST_BY_NAMESPACE, Code.GET_BROKER_CLUSTER_INFO, Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
-            *(Code.GET_TOPICS_BY_CLUSTER, Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, Code.GET_UNIT_TOPIC_LIST),
-            *(Code.GET_HAS_UNIT_SUB_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, Code.GET_NAMESRV_CONFIG),
-            *(Code.GET_BROKER_MEMBER_GROUP, Code.GET_ALL_MESSAGE_REQUEST_MODE, Code.GET_BROKER_HA_STATUS),
-            Code.GET_TIMER_CHECK_POINT,
+            *(Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, Code.GET_UNIT_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_TOPIC_LIST),
+            *(Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, Code.GET_NAMESRV_CONFIG, Code.GET_ALL_MESSAGE_REQUEST_MODE),
+            *(Code.GET_BROKER_HA_STATUS, Code.GET_TIMER_CHECK_POINT),
         ),
         _READ_CLUSTER,
     ),
@@ -304,12 +309,18 @@ ROWS: Mapping[int, CodeRow] = {
         (
             *(Code.UPDATE_BROKER_CONFIG, Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.CLEAN_UNUSED_TOPIC),
             *(Code.DELETE_EXPIRED_COMMITLOG, Code.SET_MESSAGE_REQUEST_MODE, Code.PUT_KV_CONFIG, Code.DELETE_KV_CONFIG),
-            *(Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT),
             *(Code.WIPE_WRITE_PERM_OF_BROKER, Code.ADD_WRITE_PERM_OF_BROKER, Code.DELETE_TOPIC_IN_NAMESRV),
             *(Code.REGISTER_TOPIC_IN_NAMESRV, Code.UPDATE_NAMESRV_CONFIG, Code.EXCHANGE_BROKER_HA_INFO),
         ),
         _CHANGE_CLUSTER,
     ),
+    # A cluster that the request names: one name server serves brokers of several
+    **dict.fromkeys(
+        (Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT),
+        _row(_cluster(UPDATE)),
+    ),
+    Code.GET_BROKER_MEMBER_GROUP: _row(_cluster(GET)),
+    Code.GET_TOPICS_BY_CLUSTER: _row(_cluster(GET, "cluster")),
     # Accounts: super users only
     **dict.fromkeys((*range(50, 55), *range(3001, 3011)), _MANAGEMENT),
 }

@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Settings about files and sockets, which are not returned to clients.
-_PRIVATE_SETTINGS = frozenset(("accessFile", "bindAddress", "kvConfigPath", "rocketmqHome", *TLS_SETTINGS))
+_PRIVATE_SETTINGS = frozenset(
+    ("accessFile", "accessLogFile", "bindAddress", "kvConfigPath", "rocketmqHome", *TLS_SETTINGS)
+)
 
 
 class NameServer:
@@ -62,7 +64,9 @@ class NameServer:
     ) -> None:
         """`counted` wraps the handler of all requests, for metrics."""
         self.settings = settings or NameServerSettings()
-        self._access = access or _load_access(self.settings)
+        self._now_ms = now_ms or (lambda: int(time.time() * 1000))
+        self._access = access or _load_access(self.settings, self._now_ms)
+        self._shares_access = access is not None
         self._tls = _load_tls(self.settings)
         self.table = RouteTable(
             support_acting_master=self.settings.support_acting_master,
@@ -72,7 +76,6 @@ class NameServer:
         )
         self.kv_configs = KvConfigs(self.settings.kv_config_path)
         self.limits = Limits(self.settings.limits)
-        self._now_ms = now_ms or (lambda: int(time.time() * 1000))
         self.own_broker_addresses: tuple[str, ...] = ()
         """Registered addresses of brokers in this process, to be replaced in responses by the address a client used."""
         self._routes: dict[str, bytes] = {}
@@ -125,6 +128,8 @@ class NameServer:
             self._scan.cancel()
         self._brokers.stop()
         await self._server.stop(grace_seconds=2.0)
+        if self._access is not None and not self._shares_access:
+            self._access.close()
 
     def _handlers(self) -> Mapping[int, Handler]:
         return {
@@ -317,14 +322,14 @@ def _success(request: Command, body: JsonRecord | None = None, header: Header | 
     )
 
 
-def _load_access(settings: NameServerSettings) -> AccessControl | None:
+def _load_access(settings: NameServerSettings, now_ms: Callable[[], int]) -> AccessControl | None:
     """Return the access control that settings ask for; None if none is switched on."""
     options = access_options(settings.access, None, os.environ)
     if not options.is_on:
         return None
     from orbitlog.nameserver.nameserver_access import load_access_control
 
-    return load_access_control(options)
+    return load_access_control(options, now_ms)
 
 
 def _load_tls(settings: NameServerSettings) -> ServerTls | None:

@@ -6,6 +6,8 @@ the topic. Official clients sign requests to name servers as they do for brokers
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from orbitlog.access.access_control import AccessControl
 from orbitlog.access.access_settings import AccessOptions
 from orbitlog.access.certificate_sender import named_by_certificate
@@ -14,13 +16,15 @@ from orbitlog.remoting.connection import Handler
 from orbitlog.remoting.request_dispatch import refuse_later
 
 
-def load_access_control(options: AccessOptions) -> AccessControl:
-    """Return the access control of these options.
+def load_access_control(options: AccessOptions, now_ms: Callable[[], int]) -> AccessControl:
+    """Return the access control of these options, with an audit log if they name its file.
 
     Raise an `OrbitlogError` if account files are invalid, or the first users cannot be saved.
     """
     access = AccessControl(options)
     access.create_first_users()
+    if options.audit_file is not None:
+        access.start_audit(options.audit_file, now_ms)
     return access
 
 

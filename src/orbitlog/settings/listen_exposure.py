@@ -1,9 +1,28 @@
-"""Listen exposure: whether other machines can connect to an address that a server listens on."""
+"""Listen exposure: whether other machines can connect to an address that a server listens on, and what they may do."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
+from enum import StrEnum
+
+
+class AnonymousAccess(StrEnum):
+    """What a broker serves to clients of other machines without access control (`allowAnonymous`)."""
+
+    NONE = "false"
+    """Nothing: the broker does not start."""
+    CLIENTS = "clients"
+    """Requests of producers and consumers; administrative requests are refused."""
+    ALL = "true"
+
+
+def parse_anonymous_access(text: str) -> AnonymousAccess:
+    """Parse `false`, `clients` or `true`."""
+    try:
+        return AnonymousAccess(text.lower())
+    except ValueError:
+        raise ValueError("is not one of false, clients, true") from None
 
 
 def is_exposed(host: str) -> bool:

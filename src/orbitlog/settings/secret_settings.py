@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 MASK = "***"
-# By the words in a key, so that a new setting is masked without being listed; and Java's keys without such a word.
-_SECRET = re.compile(r"password|passwd|secret|token|credential|private_?key", re.IGNORECASE)
+# By the words in a key, so that a new or misspelt setting is masked without being listed; and Java's keys without one.
+_SECRET = re.compile(r"pas+w|secret|token|credential|private_?key", re.IGNORECASE)
 JAVA_SECRETS = frozenset(
     ("initAuthenticationUser", "objectStoreAccessKey", "socksProxyConfig", "metricsGrpcExporterHeader")
 )

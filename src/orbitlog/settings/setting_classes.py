@@ -171,7 +171,7 @@ PROTECTING_KEYS = (
 
 # Keys of Orbitlog; a command that reads a store finds them in a broker.conf and has no use for them.
 ORBITLOG_KEYS = frozenset(
-    "accessFile serverConnectionsMax dispatchEngine vipChannelEnable compat haMembers haCompatSyncDefault"
+    "accessFile accessLogFile serverConnectionsMax dispatchEngine vipChannelEnable compat haMembers haCompatSyncDefault"
     " haFirstRequest allowAnonymous userMessagesPerSecondMax userBytesPerSecondMax userConnectionsMax userTopicsMax"
     " authenticationFailuresPerMinuteMax".split()
 ) | frozenset((*(limit.key for limit in BROKER_LIMITS), *TLS_SETTINGS))

@@ -78,7 +78,7 @@ def tls_options(given: Mapping[str, str], default_file: str = keys.DEFAULT_CONFI
     Raise a `SettingError` if the file is invalid or settings contradict each other.
     """
     texts = {key: text for key, text in given.items() if key in keys.TLS_SETTINGS or key == keys.USE_TLS.key}
-    texts = _with_file(texts, default_file)
+    texts = _with_file(_without_aliases(texts), default_file)
     values = _Values(texts)
     if values[keys.TEST_MODE] and (values[keys.SERVER_CERTIFICATE] or values[keys.SERVER_KEY]):
         raise SettingError(
@@ -100,6 +100,16 @@ class _Values:
     @property
     def rules(self) -> TlsRules:
         return TlsRules(keys.comma_list(self[keys.PROTOCOLS]), keys.comma_list(self[keys.CIPHERS]))
+
+
+def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts under Java's keys; raise a `SettingError` if a key and its alias contradict each other."""
+    texts = {key: text for key, text in given.items() if key not in keys.ALIASES}
+    for alias, setting in keys.ALIASES.items():
+        text = given.get(alias)
+        if text is not None and texts.setdefault(setting.key, text) != text:
+            raise SettingError(f"{alias} and {setting.key} contradict each other; remove one of them")
+    return texts
 
 
 def _with_file(given: dict[str, str], default_file: str) -> dict[str, str]:
@@ -125,7 +135,7 @@ def read_tls_file(path: Path) -> dict[str, str]:
     except OSError as error:
         raise SettingError(f"tls.config.file={path}: {(error.strerror or str(error)).lower()}") from None
     for key, text in texts.items():
-        if key not in keys.TLS_SETTINGS or key == keys.CONFIG_FILE.key:
+        if key not in keys.TLS_SETTINGS or key in (keys.CONFIG_FILE.key, *keys.ALIASES):
             raise SettingError(f"{key} from {path}: unknown key of tls.properties; remove this line")
         keys.TLS_SETTINGS[key].check(text, str(path))
     return texts

@@ -57,6 +57,14 @@ SERVER_MODE = Setting(
 CONFIG_FILE = Setting(
     "tls.config.file", str, "", f"Java's `tls.properties`; without it, `{DEFAULT_CONFIG_FILE}` if that exists"
 )
+MODE_ALIAS = Setting(
+    "tlsMode",
+    SERVER_MODE.parse,
+    "",
+    f"the same as {SERVER_MODE.key}, for files without dots in keys (Orbitlog's own key)",
+)
+FILE_ALIAS = Setting("tlsConfigFile", str, "", f"the same as {CONFIG_FILE.key} (Orbitlog's own key)")
+ALIASES: Mapping[str, Setting[str]] = {MODE_ALIAS.key: SERVER_MODE, FILE_ALIAS.key: CONFIG_FILE}
 TEST_MODE = Setting(
     "tls.test.mode.enable",
     parse_truth,
@@ -119,6 +127,8 @@ TLS_SETTINGS: Mapping[str, Setting[Any]] = {
     for setting in (
         SERVER_MODE,
         CONFIG_FILE,
+        MODE_ALIAS,
+        FILE_ALIAS,
         TEST_MODE,
         SERVER_CERTIFICATE,
         SERVER_KEY,

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.access.access_file import save_access_file
 from orbitlog.access.credentials import Credentials
+from orbitlog.access.user_table import UserTable
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.nameserver.name_server import NameServer
@@ -33,23 +35,36 @@ FIELDS = {
 }
 
 
-def server_at(tmp_path: Path) -> NameServer:
+NOBODY = Credentials("nobody", "nobody-secret")
+
+
+def with_user(tmp_path: Path, user: Credentials, *entries: dict[str, object]) -> None:
+    """Write a user with a policy of these entries into the file of the name server."""
+    table = UserTable()
+    table.create_user(user.access_key, {"password": user.secret_key})
+    if entries:
+        table.put_acl(f"User:{user.access_key}", {"policies": [{"entries": [*entries], "policyType": "Custom"}]})
+    save_access_file(tmp_path / "access.json", table, 1)
+
+
+def server_at(tmp_path: Path, **more: str) -> NameServer:
     first = json.dumps({"username": ROOT.access_key, "password": ROOT.secret_key})
     texts = {"listenPort": "0", "accessFile": str(tmp_path / "access.json"), "initAuthenticationUser": first}
     texts |= {"authenticationEnabled": "true", "authorizationEnabled": "true"}
-    texts["authenticationFailuresPerMinuteMax"] = "1000000"
+    texts |= {"authenticationFailuresPerMinuteMax": "1000000", **more}
     return NameServer(load_nameserver_settings(None, {}, [f"{key}={text}" for key, text in texts.items()]))
 
 
 def test_every_code_is_refused_without_and_with_wrong_credentials(tmp_path: Path) -> None:
     async def work() -> None:
+        with_user(tmp_path, NOBODY)
         server = server_at(tmp_path)
         await server.start()
         client = RemotingClient()
         address = f"127.0.0.1:{server.address[1]}"
         try:
             for code in (*server.served_codes, 54, 3001, 99999):
-                for credentials in (None, Credentials("root-user", "wrong"), Credentials("eve", "x")):
+                for credentials in (None, Credentials("root-user", "wrong"), Credentials("eve", "x"), NOBODY):
                     command = Command(code, ext_fields=dict(FIELDS))
                     if credentials is not None:
                         credentials.sign(command)
@@ -72,13 +87,14 @@ def test_every_code_is_refused_without_and_with_wrong_credentials(tmp_path: Path
     run(work())
 
 
+@pytest.mark.parametrize("checks", [True, False], ids=["broker checks requests", "broker is open"])
 @pytest.mark.parametrize("has_credentials", [True, False])
-def test_broker_registers_with_its_inner_credentials_only(tmp_path: Path, has_credentials: bool) -> None:
+def test_broker_registers_with_its_inner_credentials_only(tmp_path: Path, has_credentials: bool, checks: bool) -> None:
     async def work() -> None:
         server = server_at(tmp_path)
         await server.start()
         inner = json.dumps({"accessKey": ROOT.access_key, "secretKey": ROOT.secret_key})
-        more = {"authenticationEnabled": "true", "innerClientAuthenticationCredentials": inner}
+        more = {"authenticationEnabled": str(checks).lower(), "innerClientAuthenticationCredentials": inner}
         texts = {**SMALL, "listenPort": "0", "namesrvAddr": f"127.0.0.1:{server.address[1]}"}
         broker = Broker(BrokerSettings({**texts, **(more if has_credentials else {})}), tmp_path / "store")
         try:
@@ -89,6 +105,52 @@ def test_broker_registers_with_its_inner_credentials_only(tmp_path: Path, has_cr
             await server.stop()
 
     run(work())
+
+
+@pytest.mark.parametrize(("cluster", "registered"), [("East", 1), ("West", 0)])
+def test_account_of_a_cluster_registers_brokers_of_that_cluster_only(
+    cluster: str, registered: int, tmp_path: Path
+) -> None:
+    entry = {"resource": "Cluster:East", "actions": ["Update"], "decision": "Allow"}
+    with_user(tmp_path, NOBODY, entry)
+
+    async def work() -> None:
+        server = server_at(tmp_path)
+        await server.start()
+        inner = json.dumps({"accessKey": NOBODY.access_key, "secretKey": NOBODY.secret_key})
+        texts = {**SMALL, "listenPort": "0", "namesrvAddr": f"127.0.0.1:{server.address[1]}"}
+        texts |= {"innerClientAuthenticationCredentials": inner, "brokerClusterName": cluster}
+        broker = Broker(BrokerSettings(texts), tmp_path / "store")
+        try:
+            await broker.start()
+            assert server.table.broker_count == registered
+        finally:
+            await broker.stop()
+            await server.stop()
+
+    run(work())
+
+
+def test_audit_log_has_refusals_and_changes(tmp_path: Path) -> None:
+    async def work() -> None:
+        server = server_at(tmp_path, accessLogFile=str(tmp_path / "logs" / "access.log"))
+        await server.start()
+        client = RemotingClient()
+        try:
+            for credentials in (ROOT, Credentials("eve", "x")):
+                command = Command(RequestCode.PUT_KV_CONFIG, ext_fields=dict(FIELDS))
+                credentials.sign(command)
+                await client.invoke(f"127.0.0.1:{server.address[1]}", command, TIMEOUT_S)
+        finally:
+            await client.close()
+            await server.stop()
+
+    run(work())
+    lines = [json.loads(line) for line in (tmp_path / "logs" / "access.log").read_text().splitlines()]
+    assert [(line["decision"], line["account"], line["request"]) for line in lines] == [
+        ("allowed", "root-user", "PUT_KV_CONFIG"),
+        ("refused", "eve", "PUT_KV_CONFIG"),
+    ]
 
 
 def test_authentication_needs_a_file_of_users() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ POLICIES = {
 
 @contextmanager
 def running(
-    kind: str, generation: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
+    kind: str, generation: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages], **more: str
 ) -> Iterator[System]:
     """Start a system of one kind with the accounts of `ROLES`, in 2.0 with the administrator alone."""
     admin = ROLES["admin"]
@@ -67,12 +68,25 @@ def running(
         }
     if kind == ORBITLOG:
         settings["authenticationFailuresPerMinuteMax"] = "1000000"  # the tables have many refused cells
-    system = make_system(kind, tmp_path / kind, packages_of, settings)
+    system = make_system(kind, tmp_path / kind, packages_of, {**settings, **more})
     system.start()
     try:
         yield system
     finally:
         system.kill()
+
+
+def make_accounts(system: System, generation: str) -> None:
+    """Do what `prepare` does, with a client of its own."""
+
+    async def make() -> None:
+        client = RemotingClient()
+        try:
+            await prepare(client, system, generation)
+        finally:
+            await client.close()
+
+    asyncio.run(make())
 
 
 async def prepare(client: RemotingClient, system: System, generation: str) -> None:

@@ -34,7 +34,8 @@ public final class SignedClient {
         DefaultMQProducer producer = new DefaultMQProducer("signed-producers", hook);
         producer.setNamesrvAddr(words[0]);
         producer.setVipChannelEnabled(false);
-        producer.setRetryTimesWhenSendFailed(0);
+        producer.setRetryTimesWhenSendFailed(Integer.getInteger("signed.retries", 0));
+        producer.setSendMsgTimeout(Integer.getInteger("signed.timeoutMillis", 3000));
         producer.start();
         try {
             for (int i = 0; i < count; i++) {

@@ -112,3 +112,10 @@ def test_different_refusals_are_limited_to_a_number_a_minute(tmp_path, audit, cl
     summary, last = lines(tmp_path)[-2:]
     assert (summary["count"], summary["decision"], last["account"]) == (7, "refused", "user-99")
     assert "further refusals" in summary["reason"]
+
+
+def test_failed_request_is_recorded_as_such(tmp_path, audit):
+    audit.write(AccessEvent(True, "ann", "10.0.0.1", 3001, (), "The user is existed", True))
+
+    (line,) = lines(tmp_path)
+    assert (line["decision"], line["account"], line["reason"]) == ("failed", "ann", "The user is existed")

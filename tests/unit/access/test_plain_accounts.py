@@ -1,6 +1,8 @@
 """Accounts of `plain_acl.yml`: YAML 1.1 scalars, invalid accounts, translation into the model."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orbitlog.access.access_decision import decide
 from orbitlog.access.access_model import Action, Need, ResourceKind
@@ -166,3 +168,26 @@ def test_invalid_file_is_refused_with_its_name(text, problem):
 def test_empty_file_has_no_accounts():
     assert parse_plain_file(b"", "f").accounts == ()
     assert parse_plain_file(b"accounts:\n", "f").accounts == ()
+
+
+@given(st.binary(max_size=300) | st.text("ab:-[]{}*&!|>'\"#,=% \n\t0", max_size=200).map(str.encode))
+def test_fuzzed_file_is_decoded_or_refused(raw):
+    try:
+        parse_plain_file(raw, "f")
+    except BadAccounts:
+        pass
+
+
+@given(st.data())
+def test_fuzzed_change_of_a_valid_file_is_decoded_or_refused(data):
+    raw = bytearray(FILE)
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.integers(0, len(raw) - 1))
+        raw[position : position + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+    try:
+        content = parse_plain_file(bytes(raw), "f")
+    except BadAccounts as error:
+        assert "12345678" not in str(error)
+    else:
+        for account in content.accounts:
+            assert account.access_key and account.secret_key

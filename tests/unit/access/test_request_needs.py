@@ -118,3 +118,13 @@ def test_offset_that_is_not_plain_digits_needs_the_highest_right(text):
 
 def test_rows_are_request_codes():
     assert set(ROWS) - {54} <= set(RequestCode)
+
+
+@pytest.mark.parametrize("code", [103, 104, 322, 904])
+def test_request_of_a_broker_needs_the_cluster_that_it_names(code):
+    assert needs(code, {"clusterName": "Other"}) == (Need(CLUSTER, "Other", Action.UPDATE),)
+
+
+@pytest.mark.parametrize(("code", "field"), [(901, "clusterName"), (224, "cluster")])
+def test_list_of_a_cluster_needs_the_cluster_that_it_names(code, field):
+    assert needs(code, {field: "Other"}) == (Need(CLUSTER, "Other", Action.GET),)

@@ -116,3 +116,27 @@ def test_options_that_ask_for_certificates_always_verify_them() -> None:
 def test_defaults_of_settings_can_be_given_as_texts() -> None:
     texts = {key: str(setting.default).lower() for key, setting in TLS_SETTINGS.items()}
     assert options_of(texts) == TlsOptions()
+
+
+def test_options_aliases_stand_for_the_keys_of_java(tmp_path: Path) -> None:
+    path = tmp_path / "tls.properties"
+    path.write_text("".join(f"{key}={text}\n" for key, text in CERTIFICATE.items()))
+    java = {"tls.server.mode": "enforcing", "tls.config.file": str(path)}
+    own = {"tlsMode": "enforcing", "tlsConfigFile": str(path)}
+    assert options_of(own) == options_of(java) == options_of({**java, **own})
+    assert options_of(own).server.is_enforcing
+
+
+@pytest.mark.parametrize(
+    "texts", [{"tlsMode": "enforcing", "tls.server.mode": "disabled"}, {"tlsConfigFile": "/a", "tls.config.file": "/b"}]
+)
+def test_options_alias_that_contradicts_its_key_is_refused(texts: dict[str, str]) -> None:
+    with pytest.raises(SettingError, match="contradict each other; remove one of them"):
+        options_of({**CERTIFICATE, **texts})
+
+
+def test_options_alias_in_a_file_of_java_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tls.properties"
+    path.write_text("tlsMode=enforcing\n")
+    with pytest.raises(SettingError, match=r"unknown key of tls\.properties"):
+        options_of({"tls.config.file": str(path)})

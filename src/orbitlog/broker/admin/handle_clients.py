@@ -70,7 +70,8 @@ class ClientHandlers:
                 # of its new subscription, and its pulls are refused until the next one, 30 seconds later.
                 connection.when_answered(request, partial(self._notify_member, connection, consumer.group))
         for producer in data.producers:
-            member = Member(data.client_id, request.language, request.version, connection, now_ms)
+            client = data.client_id, request.language, request.version, connection, now_ms
+            member = Member(*client, account=connection.account)
             self._state.clients.register_producer(checked_group(producer.group), member)
         return response_to(request, ResponseCode.SUCCESS)
 

@@ -97,8 +97,9 @@ class UserHandlers:
 def _fields(request: Command) -> dict[str, Any]:
     try:
         fields = read_body(request.body) if request.body else None
-    except FormatError as error:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid body: {error}") from None
+    except FormatError:
+        # Without its details, which quote the body: it may contain a password, and refusals are logged.
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the body is not valid JSON") from None
     if not isinstance(fields, dict):
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the body is not a JSON object")
     return {str(name): value for name, value in fields.items()}

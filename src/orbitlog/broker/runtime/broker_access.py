@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,14 @@ from orbitlog.errors import BadField
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from orbitlog.formats.records import properties as props
+from orbitlog.settings.listen_exposure import AnonymousAccess
+from orbitlog.settings.setting import SettingError
+from orbitlog.settings.tls_settings import check_tls
 
 if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
     from orbitlog.broker.sending.fast_sends import FastSends
-    from orbitlog.remoting.connection import FastPath, Handler
+    from orbitlog.remoting.connection import Connection, FastPath, Handler
     from orbitlog.store.message_store import MessageStore
 
 ACCESS_FILE = "access.json"
@@ -25,9 +29,28 @@ _REAL_TOPIC_INSIDE = frozenset((HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC))
 
 
 def check_access(settings: BrokerSettings, root: Path = Path()) -> AccessOptions:
-    """Return the options of access control; raise a `SettingError` if settings contradict each other."""
+    """Return the options of access control.
+
+    Raise a `SettingError` if settings contradict each other, or if other machines could connect to an open broker.
+    """
     values = {key: settings[setting] for key, setting in ACCESS_SETTINGS.items()}
-    return access_options(values, root / tree.CONFIG / ACCESS_FILE, os.environ)
+    options = access_options(values, root / tree.CONFIG / ACCESS_FILE, os.environ)
+    if not options.is_on:
+        _refuse_open_start(settings)
+    return options
+
+
+def _refuse_open_start(settings: BrokerSettings) -> None:
+    """Raise a `SettingError` if other machines could use a broker without TLS, and no setting states that they may."""
+    if settings[keys.ALLOW_ANONYMOUS] is not AnonymousAccess.NONE or not settings.is_exposed:
+        return
+    tls = check_tls(settings.texts)
+    if tls is None or not tls.server.is_enforcing:
+        raise SettingError(
+            f"bindAddress={settings[keys.BIND_ADDRESS]} lets other machines connect, and neither access control nor TLS"
+            " protects the broker; set authenticationEnabled=true, aclEnable=true or tls.server.mode=enforcing, or"
+            " allowAnonymous=clients to serve every producer and consumer without credentials"
+        )
 
 
 def load_access(settings: BrokerSettings, root: Path) -> AccessControl | None:
@@ -55,6 +78,14 @@ def guard_paths(
     access.guard.message_topic = lambda physical_offset: topic_at(store, physical_offset)
     guarded = named_by_certificate(access.guard, guarded_handler(access, handler, refuse_later))
     return guarded, GuardedSends(access.guard, fast_path)
+
+
+def publishing_check(access: AccessControl | None) -> Callable[[Connection, str], bool] | None:
+    """Return the call that decides whether the account of a connection may send to a topic; None if every one may."""
+    if access is None:
+        return None
+    guard = access.guard
+    return lambda connection, topic: guard.may_publish(connection.account, topic, connection.remote_address[0])
 
 
 def topic_at(store: MessageStore, physical_offset: int) -> str | None:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orbitlog.access.access_settings import INNER_CREDENTIALS
 from orbitlog.broker.admin.admin_table import AdminNeeds, admin_table
 from orbitlog.broker.admin.handle_clients import ClientHandlers
 from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
@@ -24,7 +25,7 @@ from orbitlog.broker.pop.pop_consumption import PopConsumption
 from orbitlog.broker.pulling.handle_pull import PullHandler
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.background_loops import BackgroundLoops
-from orbitlog.broker.runtime.broker_access import guard_paths, load_access
+from orbitlog.broker.runtime.broker_access import guard_paths, load_access, publishing_check
 from orbitlog.broker.runtime.broker_opening import OpenStore, clock_ms, open_broker_store, take_broker_state
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.runtime.broker_state import BrokerEvents, BrokerState
@@ -52,6 +53,7 @@ from orbitlog.observe.metrics_settings import DISABLE, EXPORTER
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Address, FastPath, Handler
 from orbitlog.remoting.request_dispatch import without_administration
+from orbitlog.settings.listen_exposure import AnonymousAccess
 from orbitlog.settings.tls_settings import check_tls
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.storefiles.disk import Disk
@@ -100,7 +102,7 @@ class Broker:
         events = BrokerEvents(self._message_appended, self._topics_changed, save_soon=save_wanted.set)
         self.state = state = take_broker_state(settings, root, opened, events, now_ms=now_ms)
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
-        self._client = RemotingClient(sign=_signer(self._access), tls=client_tls)
+        self._client = RemotingClient(sign=_signer(self._access, settings), tls=client_tls)
         self._registration = Registration(state, self._client, lambda: self._master.port)
         writer = MessageWriter(state)
         meters = _make_meters(state, writer)
@@ -126,11 +128,14 @@ class Broker:
         self._flushes = _make_flush_queue(settings, self._after_flush, flush_log, acks)
         replicated = self._flushes.send_durable if self._flushes else _nothing
         self._master = MasterRole(state, acks, replicated, admits_local=self._access is None)
+        may_publish = publishing_check(self._access)
         halves = HalfMessages(state, writer)
         ends = TransactionEnds(halves)
-        transactions = TransactionHandler(state, halves, ends, self._flushes)
+        transactions = TransactionHandler(state, halves, ends, self._flushes, may_publish=may_publish)
         self._transaction_check = TransactionCheck(state, halves, transactions.can_ask, transactions.ask)
-        self._sends = SendHandler(state, writer, halves, ends, self._flushes, quotas=_quotas(self._access))
+        self._sends = SendHandler(
+            state, writer, halves, ends, self._flushes, quotas=_quotas(self._access), may_publish=may_publish
+        )
         self._clients = ClientHandlers(state)
         self._slave = self._make_slave() if settings.is_slave else None
         handlers = HandlerSet(self._sends, transactions, self._pulls, self._clients, self._pops)
@@ -139,7 +144,7 @@ class Broker:
             from orbitlog.broker.slave.slave_requests import slave_table
 
             table = slave_table(table)
-        if settings.is_exposed and self._access is None and not settings[keys.ALLOW_ANONYMOUS]:
+        if settings.is_exposed and self._access is None and settings[keys.ALLOW_ANONYMOUS] is not AnonymousAccess.ALL:
             table = without_administration(table, "broker", settings[keys.BIND_ADDRESS])
         router = RequestRouter(state.topics, self._scheduler, handlers, table, self._publish_topics)
         self._listeners = self._make_listeners(router.serve, meters, tls)
@@ -151,7 +156,8 @@ class Broker:
         paths: tuple[Handler, FastPath] = handler, fast_path
         if self._access is not None:
             self._access.create_first_users()
-            self._access.start_audit(state.root / "logs" / "access.log", state.now_ms)
+            audit_file = self._access.options.audit_file or state.root / "logs" / "access.log"
+            self._access.start_audit(audit_file, state.now_ms)
             paths = guard_paths(self._access, state.store, handler, fast_path)
         if meters is None:
             return Listeners(state, *paths, is_guarded=self._access is not None, tls=tls)
@@ -337,9 +343,12 @@ class Broker:
         self._transaction_check.check_once(self.state.now_ms())
 
 
-def _signer(access: AccessControl | None) -> Callable[[Command], None] | None:
-    """Return the call that signs requests to name servers and other brokers, if credentials are set."""
-    credentials = None if access is None else access.inner_credentials
+def _signer(access: AccessControl | None, settings: BrokerSettings) -> Callable[[Command], None] | None:
+    """Return the call that signs requests to name servers and other brokers, if credentials are set.
+
+    They may check requests although this broker does not.
+    """
+    credentials = settings[INNER_CREDENTIALS] if access is None else access.inner_credentials
     return None if credentials is None else credentials.sign
 
 

@@ -23,7 +23,7 @@ from orbitlog.formats.names import check_topic
 from orbitlog.observe.metrics_settings import METRICS_SETTINGS
 from orbitlog.settings import store_settings
 from orbitlog.settings.limits import BROKER_LIMITS, Limits
-from orbitlog.settings.listen_exposure import is_exposed
+from orbitlog.settings.listen_exposure import AnonymousAccess, is_exposed, parse_anonymous_access
 from orbitlog.settings.properties_file import parse_properties
 from orbitlog.settings.runtime_keys import RUNTIME_KEYS, check_range
 from orbitlog.settings.secret_settings import shown_settings
@@ -143,10 +143,11 @@ BIND_ADDRESS = Setting(
 )
 ALLOW_ANONYMOUS = Setting(
     "allowAnonymous",
-    parse_truth,
-    False,
-    "serve administrative requests of every client although other machines can connect and access control is off"
-    " ([security](../security.md), Orbitlog's own key)",
+    parse_anonymous_access,
+    AnonymousAccess.NONE,
+    "what clients of other machines may do without access control: `false`, nothing, so that the broker does not start"
+    " on their addresses; `clients`, send and consume; `true`, also administer ([security](../security.md), Orbitlog's"
+    " own key)",
 )
 LISTEN_PORT = Setting("listenPort", number_between(0, 65535), 10911, "port to listen on; 0 takes a free one")
 ADVERTISED_ADDRESS = Setting(

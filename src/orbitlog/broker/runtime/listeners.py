@@ -16,6 +16,7 @@ from orbitlog.remoting.guarded_limits import guarded_limits
 from orbitlog.remoting.memory_budget import MemoryBudget
 from orbitlog.remoting.request_dispatch import warn_of_open_access
 from orbitlog.remoting.server import RemotingServer
+from orbitlog.settings.listen_exposure import AnonymousAccess
 
 if TYPE_CHECKING:
     from orbitlog.broker.metrics.broker_meters import BrokerMeters
@@ -111,7 +112,8 @@ class Listeners:
         if bound.is_loopback:
             return
         if not self._is_guarded:
-            warn_of_open_access("broker", str(bound), allows_anonymous=settings[keys.ALLOW_ANONYMOUS])
+            allows = settings[keys.ALLOW_ANONYMOUS] is AnonymousAccess.ALL
+            warn_of_open_access("broker", str(bound), allows_anonymous=allows)
         is_container = any(map(os.path.exists, _CONTAINER_MARKS))
         if bound.is_unspecified and not settings[keys.ADVERTISED_ADDRESS] and is_container:
             log.warning(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -59,6 +60,7 @@ log = logging.getLogger(__name__)
 MAX_RECONSUME_SINCE_VERSION = 121
 _LONGER_ANSWERS = frozenset((names.TIMER_TOPIC, names.HALF_TOPIC))
 _PORT_BYTES = 4
+_LIGHT_QUEUES = props.INNER_MULTI_DISPATCH.encode()
 
 
 class _Hosts(NamedTuple):
@@ -81,7 +83,10 @@ class SendHandler:
         flushes: FlushQueue | None,
         *,
         quotas: AccountQuotas | None = None,
+        may_publish: Callable[[Connection, str], bool] | None = None,
     ) -> None:
+        """With `may_publish`, a message enters only those light queues to which its account may send."""
+        self._may_publish = may_publish
         self._state = state
         self._quotas = quotas
         self._writer = writer
@@ -153,7 +158,7 @@ class SendHandler:
             return self._answer(connection, request, frame, end, waits=waits_for_flush(properties))
         more_fields: dict[str, str] = {}
         if not verdict.is_stored_as_sent:
-            message, verdict, more_fields = self._rewrite(request, send, message)
+            message, verdict, more_fields = self._rewrite(connection, request, send, message)
         result = self._writer.put(message)
         if result.physical_offset < 0:
             refuse(result)
@@ -220,11 +225,14 @@ class SendHandler:
         )
         return created
 
-    def _rewrite(self, request: Command, send: Send, message: Message) -> tuple[Message, Verdict, dict[str, str]]:
+    def _rewrite(
+        self, connection: Connection, request: Command, send: Send, message: Message
+    ) -> tuple[Message, Verdict, dict[str, str]]:
         """Return the message to store, its properties rewritten, the verdict on it, and further response fields."""
         state, header = self._state, send.header
         properties = decode_properties(utf8_encode(header.properties or ""))
         properties.pop(POP_RECEIPT, None)
+        self._check_light_queues(connection, properties)
         if message.topic.startswith(names.RETRY_PREFIX):
             message = self._retry_or_dead_letter(request, header, message, properties)
         if not properties.get(props.UNIQ_KEY) and state.compat.config_has_5x_fields:
@@ -243,6 +251,20 @@ class SendHandler:
         message = message._replace(properties_raw=self._writer.encode(properties))
         message = self._writer.schedule(message, properties)
         return message, verdict, self._more_fields(message, properties)
+
+    def _check_light_queues(self, connection: Connection, properties: dict[str, str]) -> None:
+        """Raise `RequestRefused` if a message names a light queue to which its account may not send.
+
+        Offsets in these queues are the broker's to assign: those of a client are removed.
+        """
+        properties.pop(props.INNER_MULTI_QUEUE_OFFSET, None)
+        if self._may_publish is None or props.INNER_MULTI_DISPATCH not in properties:
+            return
+        for queue in filter(None, properties[props.INNER_MULTI_DISPATCH].strip().split(",")):
+            if not self._may_publish(connection, queue):
+                raise RequestRefused(
+                    ResponseCode.NO_PERMISSION, f"no permission to send to the queue {queue[:255]} of the message"
+                )
 
     def _more_fields(self, message: Message, properties: dict[str, str]) -> dict[str, str]:
         """Return the response fields that a sender needs to recall a timer message, or to end a half message."""
@@ -292,17 +314,26 @@ class SendHandler:
                 request, host, appended.physical_offsets, batch.queue_id, appended.queue_offset
             )
         else:
-            results = self._put_expanded(batch)
+            results = self._put_expanded(connection, batch)
             offsets, end = [result.physical_offset for result in results], results[-1].end
             frame = answers.batch_stored(request, host, offsets, batch.queue_id, results[0].queue_offset)
         return frame, end
 
-    def _put_expanded(self, batch: Message) -> list[PutResult]:
+    def _with_own_light_queues(self, connection: Connection, message: Message) -> Message:
+        """Return a member of a batch, its light queues checked."""
+        if _LIGHT_QUEUES not in message.properties_raw:
+            return message
+        properties = message.properties
+        self._check_light_queues(connection, properties)
+        return message._replace(properties_raw=self._writer.encode(properties))
+
+    def _put_expanded(self, connection: Connection, batch: Message) -> list[PutResult]:
         """Store the members of a batch as messages of their own; raise `RequestRefused` if it is invalid."""
         try:
             messages = expand_batch(batch._replace(properties_raw=self._added_to_members))
         except FormatError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the body is not a valid batch: {error}") from None
+        messages = [self._with_own_light_queues(connection, message) for message in messages]
         results = self._writer.put_all(messages)
         if not results[0].is_stored:
             refuse(results[0])

@@ -116,6 +116,8 @@ class Member:
     version: int
     connection: object
     last_seen_ms: int
+    account: str = ""
+    """The account of its heartbeats, with access control."""
 
 
 @dataclass(slots=True)
@@ -163,6 +165,9 @@ class Clients:
         # The groups of each connection: a connection that closes must not cost a look at all groups.
         self._consumed: dict[object, dict[str, None]] = {}
         self._produced: dict[object, dict[str, None]] = {}
+        # The producer of each client id, and the id of each connection: a connection has one.
+        self._by_id: dict[str, Member] = {}
+        self._ids: dict[object, str] = {}
 
     def groups_of(self, connection: object) -> set[str]:
         """Return the groups that a connection is in."""
@@ -224,20 +229,35 @@ class Clients:
 
     def find_producer(self, client_id: str) -> Member | None:
         """Return the producer with that client id, in any group."""
-        for members in self._producers.values():
-            for member in members.values():
-                if member.client_id == client_id:
-                    return member
-        return None
+        return self._by_id.get(client_id)
 
     def register_producer(self, group: str, member: Member) -> None:
+        """Register a heartbeat.
+
+        While a client id is in use, it belongs to the account that registered it: replies to it contain messages.
+        """
         self._producers.setdefault(group, {})[member.connection] = member
         self._produced.setdefault(member.connection, {})[group] = None
+        if self._ids.get(member.connection) != member.client_id:
+            self._forget_id(member.connection)
+        owner = self._by_id.get(member.client_id)
+        if owner is None or owner.account == member.account:
+            self._by_id[member.client_id] = member
+            self._ids[member.connection] = member.client_id
+
+    def _forget_id(self, connection: object) -> None:
+        """Free the client id of a connection, unless the client has connected anew and uses it there."""
+        client_id = self._ids.pop(connection, None)
+        member = None if client_id is None else self._by_id.get(client_id)
+        if member is not None and member.connection is connection:
+            del self._by_id[member.client_id]
 
     def unregister_producer(self, group: str, connection: object) -> None:
         members = self._producers.get(group, {})
         members.pop(connection, None)
         _leave(self._produced, connection, group)
+        if connection not in self._produced:
+            self._forget_id(connection)
         if not members:
             self._producers.pop(group, None)
 

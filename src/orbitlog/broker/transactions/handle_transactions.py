@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.sending.flush_queue import FlushQueue, once_flushed
@@ -22,13 +23,24 @@ from orbitlog.wire.send_headers import CheckTransactionRequest, EndTransactionRe
 
 log = logging.getLogger(__name__)
 
+MayPublish = Callable[[Connection, str], bool]
+"""Returns whether the account of a connection may send to a topic."""
+
 
 class TransactionHandler:
     """Serves END_TRANSACTION, and sends CHECK_TRANSACTION_STATE."""
 
     def __init__(
-        self, state: BrokerState, halves: HalfMessages, ends: TransactionEnds, flushes: FlushQueue | None = None
+        self,
+        state: BrokerState,
+        halves: HalfMessages,
+        ends: TransactionEnds,
+        flushes: FlushQueue | None = None,
+        *,
+        may_publish: MayPublish | None = None,
     ) -> None:
+        """With `may_publish`, a half message is shown only to producers that may send to its topic."""
+        self._may_publish = may_publish
         self._state = state
         self._halves = halves
         self._ends = ends
@@ -84,6 +96,16 @@ class TransactionHandler:
         """Return whether a producer of the group is connected."""
         return bool(self._state.clients.producers(producer_group))
 
+    def _askable(self, producer_group: str, topic: str) -> list[Connection]:
+        """Return the connections of a group's producers; any client may join a group, and a check has the message."""
+        connections = [producer.connection for producer in self._state.clients.producers(producer_group)]
+        return [
+            connection
+            for connection in connections
+            if isinstance(connection, Connection)
+            and (self._may_publish is None or self._may_publish(connection, topic))
+        ]
+
     def ask(self, half: Message, copy: Message) -> bool:
         """Ask one producer of the group, in turn; its END_TRANSACTION will have the offsets of the copy.
 
@@ -94,12 +116,11 @@ class TransactionHandler:
             target = real_target(properties)
         except FormatError:
             target = RealTarget(copy.topic, copy.queue_id)  # its producer may still roll it back
-        producers = self._state.clients.producers(properties.get(props.PRODUCER_GROUP, ""))
-        if not producers:
+        connections = self._askable(properties.get(props.PRODUCER_GROUP, ""), target.topic)
+        if not connections:
             return False
         self._turn += 1
-        connection = producers[self._turn % len(producers)].connection
-        assert isinstance(connection, Connection)
+        connection = connections[self._turn % len(connections)]
         unique_id = properties.get(props.UNIQ_KEY)
         header = CheckTransactionRequest(
             half_queue_offset=copy.queue_offset,

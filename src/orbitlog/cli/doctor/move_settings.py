@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from orbitlog.broker.runtime.broker_access import check_access
 from orbitlog.broker.runtime.broker_settings import (
     ADVERTISED_ADDRESS,
     BIND_ADDRESS,
@@ -83,6 +84,7 @@ def orbitlog_setting_rows(root: Path, given: GivenSettings) -> Iterator[MoveRow]
     try:
         loaded = load_broker_settings(given.config_path, given.assignments, os.environ)
         settings = with_listen_address(loaded)
+        check_access(settings)
         addresses = advertised_addresses(settings)
     except (SettingError, ValueError) as error:
         # One that a verdict above has named already is not repeated.

@@ -44,6 +44,7 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, PROM_PORT
+from orbitlog.settings.listen_exposure import AnonymousAccess
 from orbitlog.settings.store_settings import COMMITLOG_PATHS
 from orbitlog.settings.tls_settings import TLS_SETTINGS
 from orbitlog.storefiles.store_paths import StorePaths
@@ -191,7 +192,7 @@ def _name_server(
         NameServerSettings(
             bind_address=settings[keys.BIND_ADDRESS],
             listen_port=port,
-            allow_anonymous=settings[keys.ALLOW_ANONYMOUS],
+            allow_anonymous=settings[keys.ALLOW_ANONYMOUS] is AnonymousAccess.ALL,
             kv_config_path=root / "config" / _KV_CONFIG,
             tls={key: text for key, text in settings.texts.items() if key in TLS_SETTINGS},
         ),

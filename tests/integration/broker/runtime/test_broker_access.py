@@ -128,6 +128,64 @@ def test_every_request_code_is_refused_without_effect(tmp_path: Path, role: str,
     secured(tmp_path, work)
 
 
+PLAIN_ROLES: dict[str, tuple[Credentials | None, str | None]] = {
+    "no credentials": (None, None),
+    "unknown account": (Credentials("account-9", "secret-1"), None),
+    "wrong secret": (Credentials("operator", "secret-1"), None),
+    "empty signature": (Credentials("operator", "secret-2"), ""),
+    "insufficient rights": (Credentials("account-1", "secret-1"), None),
+}
+
+
+@pytest.mark.parametrize("serialization", list(Serialization))
+@pytest.mark.parametrize("role", PLAIN_ROLES)
+def test_every_request_code_is_refused_to_accounts_of_1_0_without_effect(
+    tmp_path: Path, role: str, serialization: int
+) -> None:
+    credentials, signature = PLAIN_ROLES[role]
+    file = tmp_path / "home" / "conf" / "plain_acl.yml"
+    file.parent.mkdir(parents=True)
+    account = "{accessKey: account-1, secretKey: secret-1, defaultTopicPerm: DENY, defaultGroupPerm: DENY}"
+    file.write_text(f"accounts: [{account}, {{accessKey: operator, secretKey: secret-2, admin: true}}]\n")
+
+    async def work(desk: Desk) -> None:
+        await send(desk, Credentials("operator", "secret-2"), queue_id=0)
+        before, accounts = state_of(desk), file.read_bytes()
+        for code in CODES:
+            body = json.dumps(BODIES.get(code, {})).encode() if code in BODIES else b"traceOn=false"
+            answer = await ask(
+                desk,
+                code,
+                credentials,
+                fields=FIELDS,
+                body=body,
+                serialization=serialization,
+                signature=signature,
+            )
+            assert answer.code == ResponseCode.SYSTEM_ERROR, (code, answer.remark)
+            assert (answer.remark or "").startswith("org.apache.rocketmq.acl.common.AclException: "), code
+            assert answer.body == b""
+        assert (state_of(desk), file.read_bytes()) == (before, accounts)
+
+    settings = {"aclEnable": "true", "rocketmqHome": str(tmp_path / "home")}
+    at_desk(tmp_path / "store", work, authenticationFailuresPerMinuteMax="1000000", **settings)
+
+
+def test_administration_that_fails_is_recorded_with_its_error(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        for _ in range(2):
+            await ask(desk, 3001, ROOT, fields={"username": "bob"}, body=b'{"password":"p"}')
+
+    secured(tmp_path, work)
+    lines = [json.loads(line) for line in (tmp_path / "logs" / "access.log").read_text().splitlines()]
+    assert [(line["decision"], line["reason"]) for line in lines] == [
+        ("allowed", ""),
+        ("allowed", ""),
+        ("failed", "The user is existed"),
+    ]
+    assert {(line["account"], line["address"], line["code"]) for line in lines} == {("root-user", "127.0.0.1", 3001)}
+
+
 def test_every_served_code_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: set[int] = set()
     monkeypatch.setattr(request_router, "Dispatch", lambda handlers: served.update(map(int, handlers)))

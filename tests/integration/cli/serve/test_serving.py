@@ -44,6 +44,8 @@ REFUSED = (
     "minInSyncReplicas=2",
     "fetchNamesrvAddrByAddressServer=true",
     "brokerIP1=192.0.2.77",
+    "bindAddress=0.0.0.0",
+    "bindAddress=::",
     "storePathCommitlog=/elsewhere",
     "authenticationEnable=true",
 )
