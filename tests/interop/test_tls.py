@@ -20,6 +20,9 @@ import pytest
 import orbitlog
 from orbitlog.errors import ConnectionLost, HandshakeFailed
 from orbitlog.settings.tls_options import TlsFiles
+from tests.interop.harness.clients import Client
+from tests.interop.harness.drivers import Refused
+from tests.interop.harness.matrix import start_driver
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.processes import java_command, run_program
 from tests.interop.harness.systems import APACHE_497, APACHE_550, ApacheSystem, OrbitlogSystem, System
@@ -209,3 +212,37 @@ def test_orbitlog_client_names_a_wrong_certificate(files: Callable[[], TlsFiles]
             with pytest.raises(ConnectionLost, match="if it serves TLS only, connect with TLS"):
                 mq.send("Orders", "one")
         assert closings(system, "rejected the certificate") and closings(system, "plain connection")
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+def test_cpp_client_sends_and_consumes_over_tls(mode: str, tmp_path: Path, packages_of: PackagesOf) -> None:
+    driver = start_driver("cpp-tls", tmp_path / "driver", packages_of)
+    trusted = cpp_file(tmp_path / "trusted.properties", shared_ca().certificate)
+    untrusted = cpp_file(tmp_path / "untrusted.properties", other_ca().certificate)
+    try:
+        with serving(tmp_path, mode) as system:
+            client = Client(driver, system)
+            producer = client.producer(group="producers", tlsFile=trusted)
+            sent = client.send(producer, "Orders", count=20, body="one")
+            assert {one["status"] for one in sent} == {"SEND_OK"}
+            found = client.push("Orders", "billing", tlsFile=trusted).wait_for(20)
+            assert {one["body"] for one in found} == {f"one {number}" for number in range(20)}
+            with pytest.raises((Refused, AssertionError)):
+                strict = client.producer(group="strict", tlsFile=untrusted)
+                client.send(strict, "Orders", body="refused")
+            assert closings(system, "the peer rejected the certificate of this end")
+            if mode == "enforcing":
+                with pytest.raises((Refused, AssertionError)):
+                    plain = client.producer(group="plain")
+                    client.send(plain, "Orders", body="refused")
+                assert closings(system, "plain connection to a port that serves TLS only")
+            client.close()
+    finally:
+        driver.close()
+
+
+def cpp_file(path: Path, trust: Path) -> str:
+    """Return a file of the C++ client, which verifies the CA of servers, never their host name."""
+    texts = {"tls.client.authServer": "true", "tls.client.trustCertPath": str(trust)}
+    texts |= {"tls.client.certPath": client_files().certificate, "tls.client.keyPath": client_files().key}
+    return str(properties(path, texts))

@@ -107,6 +107,8 @@ class RequestGuard:
         """
         name = fields.get(ACCESS_KEY, "")
         refusal = self._refusal(name, code, fields, body, ip)
+        if refusal is None and code not in ADMINISTRATIVE_CODES and not self._policy.white_tests:
+            return name  # almost every request: nothing more may be computed for it
         shown = name[:SHOWN_CHARACTERS_MAX]
         if refusal is None:
             if code in ADMINISTRATIVE_CODES and self.on_event is not None:
@@ -197,7 +199,11 @@ class RequestGuard:
         cached = _CACHED_FIELDS.get(code)
         if cached is None:
             return self._decide(account, RequestParts(code, fields, body), ip)
-        key = (account.name, ip, code, *map(fields.get, cached))
+        get = fields.get
+        if len(cached) == 1:
+            key: tuple[object, ...] = account.name, ip, code, get(cached[0])
+        else:
+            key = account.name, ip, code, *map(get, cached)
         decision = self._verdicts.get(key)
         if decision is None:
             decision = self._decide(account, RequestParts(code, fields, body), ip)

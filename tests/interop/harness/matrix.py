@@ -48,7 +48,7 @@ def start_driver(name: str, directory: Path, packages_of: Callable[[str], Apache
     language, version, *variants = f"{name}-".split("-")
     if language != "java":
         try:
-            made, environment = driver_command(language)
+            made, environment = driver_command(name)
         except NotAvailable as reason:
             pytest.skip(str(reason))
         return Driver(name, made, directory / "driver.log", {**environment, "HOME": str(directory)})

@@ -18,13 +18,22 @@ FETCH_SECONDS_MAX = 600
 SOURCES = Path(__file__).resolve().parent.parent / "drivers"
 
 _CPP_WHEEL = "rocketmq==0.4.4"
+# The client in the wheel has no TLS. A library of 2.2 or later has the same C interface, and more.
+_CPP_LIBRARY = "ROCKETMQ_CPP_LIBRARY"
 
 
 @cache
 def driver_command(language: str) -> tuple[list[str], dict[str, str]]:
     """The command that runs a driver, and its environment; raises `NotAvailable` if it cannot be built."""
-    makers = {"go": (_make_go, _run_go), "node": (_make_node, _run_node), "cpp": (_make_cpp, _run_cpp)}
-    sources = sorted(path for path in (SOURCES / language).iterdir() if path.is_file())
+    makers = {
+        "go": (_make_go, _run_go),
+        "node": (_make_node, _run_node),
+        "cpp": (_make_cpp, _run_cpp),
+        "cpp-tls": (_make_cpp_with_tls, _run_cpp),
+    }
+    sources = sorted(path for path in (SOURCES / language.removesuffix("-tls")).iterdir() if path.is_file())
+    if language == "cpp-tls":
+        sources.append(_tls_library())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     made = cache_directory() / f"{language}-{digest}"
     if not made.exists():
@@ -82,6 +91,20 @@ def _make_cpp(directory: Path) -> None:
     for wheel in directory.glob("*.whl"):
         with zipfile.ZipFile(wheel) as content:
             content.extractall(directory)
+
+
+def _tls_library() -> Path:
+    given = os.environ.get(_CPP_LIBRARY)
+    if not given or not Path(given).is_file():
+        raise NotAvailable(f"the C++ client of the wheel has no TLS; set {_CPP_LIBRARY} to a librocketmq.so of 2.2")
+    return Path(given)
+
+
+def _make_cpp_with_tls(directory: Path) -> None:
+    _make_cpp(directory)
+    library = directory / "rocketmq" / "librocketmq.so"
+    library.unlink()
+    shutil.copy(_tls_library(), library)
 
 
 def _run_cpp(directory: Path) -> tuple[list[str], dict[str, str]]:

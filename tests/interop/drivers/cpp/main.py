@@ -60,9 +60,19 @@ def message(words: Words, index: int) -> tuple[client.Message, bytes]:
     return made, body.encode()
 
 
+def use_tls(kind: str, handle: object, words: Words) -> None:
+    """Switch TLS on, with a `tls.properties` of Java; only libraries of 2.2 and later have these functions."""
+    if "tlsFile" in words:
+        set_file, switch_on = getattr(dll, f"Set{kind}SslPropertyFile"), getattr(dll, f"Set{kind}Ssl")
+        set_file.argtypes, switch_on.argtypes = [ctypes.c_void_p, ctypes.c_char_p], [ctypes.c_void_p, ctypes.c_int]
+        set_file(handle, words["tlsFile"].encode())
+        switch_on(handle, 1)
+
+
 def start_producer(words: Words) -> dict[str, object]:
     made = client.Producer(words["group"], timeout=10_000, max_message_size=4 << 20)
     made.set_namesrv_addr(words["nameServer"])
+    use_tls("Producer", made._handle, words)
     if "accessKey" in words:
         made.set_session_credentials(words["accessKey"], words["secretKey"], "")
     dll.SetProducerInstanceName(made._handle, words["name"].encode())
@@ -99,6 +109,7 @@ def push(words: Words) -> dict[str, object]:
     model = MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING
     made = client.PushConsumer(words["group"], orderly=words.get("orderly") == "true", message_model=model)
     made.set_namesrv_addr(words["nameServer"])
+    use_tls("PushConsumer", made._handle, words)
     if "accessKey" in words:
         made.set_session_credentials(words["accessKey"], words["secretKey"], "")
     dll.SetPushConsumerInstanceName(made._handle, words["name"].encode())
