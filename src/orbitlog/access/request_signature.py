@@ -62,7 +62,7 @@ class SigningKey:
         return "SigningKey(***)"
 
     def states_after(self, content: bytes) -> tuple[HashState, HashState]:
-        """Return copies of both states, the inner one after `content`: for signatures that start with the same bytes."""
+        """Return copies of both states, the inner one after `content`: the start of many signatures."""
         inner = self._inner.copy()
         inner.update(content)
         return inner, self._outer.copy()
