@@ -214,31 +214,40 @@ def test_orbitlog_client_names_a_wrong_certificate(files: Callable[[], TlsFiles]
         assert closings(system, "rejected the certificate") and closings(system, "plain connection")
 
 
-@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
-def test_cpp_client_sends_and_consumes_over_tls(mode: str, tmp_path: Path, packages_of: PackagesOf) -> None:
-    driver = start_driver("cpp-tls", tmp_path / "driver", packages_of)
-    trusted = cpp_file(tmp_path / "trusted.properties", shared_ca().certificate)
-    untrusted = cpp_file(tmp_path / "untrusted.properties", other_ca().certificate)
+@contextmanager
+def cpp_client(tmp_path: Path, name: str, system: System, packages_of: PackagesOf) -> Iterator[Client]:
+    """Start a C++ client in a process of its own: all clients of a process share one TLS context."""
+    driver = start_driver("cpp-tls", tmp_path / name, packages_of)
     try:
-        with serving(tmp_path, mode) as system:
-            client = Client(driver, system)
-            producer = client.producer(group="producers", tlsFile=trusted)
-            sent = client.send(producer, "Orders", count=20, body="one")
-            assert {one["status"] for one in sent} == {"SEND_OK"}
-            found = client.push("Orders", "billing", tlsFile=trusted).wait_for(20)
-            assert {one["body"] for one in found} == {f"one {number}" for number in range(20)}
-            with pytest.raises((Refused, AssertionError)):
-                strict = client.producer(group="strict", tlsFile=untrusted)
-                client.send(strict, "Orders", body="refused")
-            assert closings(system, "the peer rejected the certificate of this end")
-            if mode == "enforcing":
-                with pytest.raises((Refused, AssertionError)):
-                    plain = client.producer(group="plain")
-                    client.send(plain, "Orders", body="refused")
-                assert closings(system, "plain connection to a port that serves TLS only")
-            client.close()
+        client = Client(driver, system)
+        yield client
+        client.close()
     finally:
         driver.close()
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+def test_cpp_client_sends_and_consumes_over_tls(mode: str, tmp_path: Path, packages_of: PackagesOf) -> None:
+    trusted = {"tlsFile": cpp_file(tmp_path / "trusted.properties", shared_ca().certificate)}
+    untrusted = {"tlsFile": cpp_file(tmp_path / "untrusted.properties", other_ca().certificate)}
+    with serving(tmp_path, mode) as system:
+        with cpp_client(tmp_path, "trusting", system, packages_of) as client:
+            producer = client.producer(group="producers", **trusted)
+            sent = client.send(producer, "Orders", count=20, body="one")
+            assert {one["status"] for one in sent} == {"SEND_OK"}
+            found = client.push("Orders", "billing", **trusted).wait_for(20)
+            assert {one["body"] for one in found} == {f"one {number}" for number in range(20)}
+        assert "Traceback" not in server_log(system)
+        reasons = {"untrusting": "the peer rejected the certificate of this end"}
+        if mode == "enforcing":
+            reasons["plain"] = "plain connection to a port that serves TLS only"
+        for name, reason in reasons.items():
+            with cpp_client(tmp_path, name, system, packages_of) as client:
+                with pytest.raises((Refused, AssertionError)):
+                    producer = client.producer(group=name, **(untrusted if name == "untrusting" else {}))
+                    sent = client.send(producer, "Orders", count=1, body="refused")
+                    assert {one["status"] for one in sent} == {"SEND_OK"}
+            assert closings(system, reason)
 
 
 def cpp_file(path: Path, trust: Path) -> str:
