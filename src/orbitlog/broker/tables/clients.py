@@ -246,7 +246,7 @@ class Clients:
             self._ids[member.connection] = member.client_id
 
     def _forget_id(self, connection: object) -> None:
-        """Free the client id of a connection, unless the client has connected anew and uses it there."""
+        """Free the client id of a connection, unless the client has reconnected and uses it there."""
         client_id = self._ids.pop(connection, None)
         member = None if client_id is None else self._by_id.get(client_id)
         if member is not None and member.connection is connection:
