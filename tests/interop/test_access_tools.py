@@ -150,7 +150,6 @@ VERBS = (
     "updateTopic -b {b} -t Other -r 1 -w 1",
     "updateSubGroup -b {b} -g mine",
     "consumerProgress -g mine",
-    "queryMsgByKey -t Mine -k none",
     "sendMessage -t Mine -p body",
     "sendMessage -t Other -p body",
     "deleteSubGroup -b {b} -g unknown",
@@ -174,7 +173,10 @@ def verdicts(
                 write_credentials(tmp_path / kind / "tool", ROLES[role])
                 for verb in VERBS:
                     printed = client.mqadmin(verb.format(b=system.broker_address))
-                    table[role, verb] = not any(text in printed for text in REFUSALS)
+                    is_refused = any(text in printed for text in REFUSALS)
+                    if verb.startswith("sendMessage"):  # it reports a refused route lookup as an unknown topic
+                        is_refused = "SEND_OK" not in printed
+                    table[role, verb] = not is_refused
     finally:
         driver.close()
     return table

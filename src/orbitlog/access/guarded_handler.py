@@ -14,9 +14,14 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 
 SEND_CODES = frozenset((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
-# Requests whose handler needs the name of the account, for its quotas. They are not relayed to clients.
+# Requests whose handler needs the name of the account, for quotas and client ids. They are not relayed to clients.
 NAMED_CODES = frozenset(
-    (RequestCode.SEND_MESSAGE, RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
+    (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.HEART_BEAT,
+    )
 )
 VERIFIED = ""
 """Replaces the signature of an admitted send: the fast path compares every other field with those of earlier sends."""
@@ -28,7 +33,6 @@ class Peer(Protocol):
     """The connection of a request."""
 
     remote_address: tuple[str, int]
-    account: str
 
     def on_close(self, callback: Callable[[Any], object]) -> None: ...
 
@@ -59,7 +63,6 @@ def guarded_handler(
             if not delay_s:
                 raise
             return refuse_later(error, delay_s)
-        connection.account = name
         if quotas.limits_connections:
             quotas.admit_connection(name, connection, connection.on_close)
         if name and code in SEND_CODES and SIGNATURE in fields:
@@ -68,13 +71,13 @@ def guarded_handler(
             for field in (SIGNATURE, SECURITY_TOKEN, *(() if name and code in NAMED_CODES else (ACCESS_KEY,))):
                 fields.pop(field, None)
         if code in ADMINISTRATIVE_CODES:
-            return audited(guard, connection, request, handler)
+            return audited(guard, name, connection, request, handler)
         return handler(connection, request)
 
     return serve
 
 
-def audited(guard: RequestGuard, connection: P, request: Command, handler: Callable[[P, Command], A]) -> A:
+def audited(guard: RequestGuard, name: str, connection: P, request: Command, handler: Callable[[P, Command], A]) -> A:
     """Call a handler; record that the request was answered with an error, if it was."""
 
     def note(answer: object) -> None:
@@ -82,7 +85,7 @@ def audited(guard: RequestGuard, connection: P, request: Command, handler: Calla
             fail(answer.remark or f"response code {answer.code}")
 
     def fail(reason: str) -> None:
-        guard.note_failure(connection.account, request.code, connection.remote_address[0], reason)
+        guard.note_failure(name, request.code, connection.remote_address[0], reason)
 
     async def finish(pending: Awaitable[Any]) -> Any:
         try:

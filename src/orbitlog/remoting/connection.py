@@ -88,8 +88,6 @@ class Connection(asyncio.Protocol):
         self.descriptor = -1
         self.certificate_name = ""
         """User that the verified certificate of the peer names (`tlsPrincipalFrom`)."""
-        self.account = ""
-        """Account of the last admitted request, with access control; empty if its address needs none."""
         self.is_secured = False  # whether TLS protects it
         self.end_reason = ""
         """Why TLS ended the connection, if it did."""

@@ -27,6 +27,7 @@ from orbitlog.wire.bodies.list_bodies import ConsumerList
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
 from orbitlog.wire.consume_headers import ConsumerGroupRequest, UnregisterClientRequest
+from orbitlog.wire.header_patterns import ACCOUNT_FIELD
 
 if TYPE_CHECKING:
     from orbitlog.wire.bodies.queue_bodies import LockRequestBody
@@ -71,7 +72,7 @@ class ClientHandlers:
                 connection.when_answered(request, partial(self._notify_member, connection, consumer.group))
         for producer in data.producers:
             client = data.client_id, request.language, request.version, connection, now_ms
-            member = Member(*client, account=connection.account)
+            member = Member(*client, account=request.ext_fields.get(ACCOUNT_FIELD, ""))
             self._state.clients.register_producer(checked_group(producer.group), member)
         return response_to(request, ResponseCode.SUCCESS)
 

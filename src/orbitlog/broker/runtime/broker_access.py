@@ -80,12 +80,12 @@ def guard_paths(
     return guarded, GuardedSends(access.guard, fast_path)
 
 
-def publishing_check(access: AccessControl | None) -> Callable[[Connection, str], bool] | None:
-    """Return the call that decides whether the account of a connection may send to a topic; None if every one may."""
+def publishing_check(access: AccessControl | None) -> Callable[[str, Connection, str], bool] | None:
+    """Return the call that decides whether an account may send to a topic over a connection; None if every one may."""
     if access is None:
         return None
     guard = access.guard
-    return lambda connection, topic: guard.may_publish(connection.account, topic, connection.remote_address[0])
+    return lambda name, connection, topic: guard.may_publish(name, topic, connection.remote_address[0])
 
 
 def topic_at(store: MessageStore, physical_offset: int) -> str | None:

@@ -83,7 +83,7 @@ class SendHandler:
         flushes: FlushQueue | None,
         *,
         quotas: AccountQuotas | None = None,
-        may_publish: Callable[[Connection, str], bool] | None = None,
+        may_publish: Callable[[str, Connection, str], bool] | None = None,
     ) -> None:
         """With `may_publish`, a message enters only those light queues to which its account may send."""
         self._may_publish = may_publish
@@ -232,7 +232,7 @@ class SendHandler:
         state, header = self._state, send.header
         properties = decode_properties(utf8_encode(header.properties or ""))
         properties.pop(POP_RECEIPT, None)
-        self._check_light_queues(connection, properties)
+        self._check_light_queues(connection, request, properties)
         if message.topic.startswith(names.RETRY_PREFIX):
             message = self._retry_or_dead_letter(request, header, message, properties)
         if not properties.get(props.UNIQ_KEY) and state.compat.config_has_5x_fields:
@@ -252,7 +252,7 @@ class SendHandler:
         message = self._writer.schedule(message, properties)
         return message, verdict, self._more_fields(message, properties)
 
-    def _check_light_queues(self, connection: Connection, properties: dict[str, str]) -> None:
+    def _check_light_queues(self, connection: Connection, request: Command, properties: dict[str, str]) -> None:
         """Raise `RequestRefused` if a message names a light queue to which its account may not send.
 
         Offsets in these queues are the broker's to assign: those of a client are removed.
@@ -260,8 +260,9 @@ class SendHandler:
         properties.pop(props.INNER_MULTI_QUEUE_OFFSET, None)
         if self._may_publish is None or props.INNER_MULTI_DISPATCH not in properties:
             return
+        account = request.ext_fields.get(ACCOUNT_FIELD, "")
         for queue in filter(None, properties[props.INNER_MULTI_DISPATCH].strip().split(",")):
-            if not self._may_publish(connection, queue):
+            if not self._may_publish(account, connection, queue):
                 raise RequestRefused(
                     ResponseCode.NO_PERMISSION, f"no permission to send to the queue {queue[:255]} of the message"
                 )
@@ -314,26 +315,26 @@ class SendHandler:
                 request, host, appended.physical_offsets, batch.queue_id, appended.queue_offset
             )
         else:
-            results = self._put_expanded(connection, batch)
+            results = self._put_expanded(connection, request, batch)
             offsets, end = [result.physical_offset for result in results], results[-1].end
             frame = answers.batch_stored(request, host, offsets, batch.queue_id, results[0].queue_offset)
         return frame, end
 
-    def _with_own_light_queues(self, connection: Connection, message: Message) -> Message:
+    def _with_own_light_queues(self, connection: Connection, request: Command, message: Message) -> Message:
         """Return a member of a batch, its light queues checked."""
         if _LIGHT_QUEUES not in message.properties_raw:
             return message
         properties = message.properties
-        self._check_light_queues(connection, properties)
+        self._check_light_queues(connection, request, properties)
         return message._replace(properties_raw=self._writer.encode(properties))
 
-    def _put_expanded(self, connection: Connection, batch: Message) -> list[PutResult]:
+    def _put_expanded(self, connection: Connection, request: Command, batch: Message) -> list[PutResult]:
         """Store the members of a batch as messages of their own; raise `RequestRefused` if it is invalid."""
         try:
             messages = expand_batch(batch._replace(properties_raw=self._added_to_members))
         except FormatError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the body is not a valid batch: {error}") from None
-        messages = [self._with_own_light_queues(connection, message) for message in messages]
+        messages = [self._with_own_light_queues(connection, request, message) for message in messages]
         results = self._writer.put_all(messages)
         if not results[0].is_stored:
             refuse(results[0])

@@ -23,8 +23,8 @@ from orbitlog.wire.send_headers import CheckTransactionRequest, EndTransactionRe
 
 log = logging.getLogger(__name__)
 
-MayPublish = Callable[[Connection, str], bool]
-"""Returns whether the account of a connection may send to a topic."""
+MayPublish = Callable[[str, Connection, str], bool]
+"""Returns whether an account may send to a topic over a connection."""
 
 
 class TransactionHandler:
@@ -98,13 +98,13 @@ class TransactionHandler:
 
     def _askable(self, producer_group: str, topic: str) -> list[Connection]:
         """Return the connections of a group's producers; any client may join a group, and a check has the message."""
-        connections = [producer.connection for producer in self._state.clients.producers(producer_group)]
-        return [
-            connection
-            for connection in connections
-            if isinstance(connection, Connection)
-            and (self._may_publish is None or self._may_publish(connection, topic))
-        ]
+        connections = []
+        for producer in self._state.clients.producers(producer_group):
+            connection = producer.connection
+            assert isinstance(connection, Connection)
+            if self._may_publish is None or self._may_publish(producer.account, connection, topic):
+                connections.append(connection)
+        return connections
 
     def ask(self, half: Message, copy: Message) -> bool:
         """Ask one producer of the group, in turn; its END_TRANSACTION will have the offsets of the copy.
