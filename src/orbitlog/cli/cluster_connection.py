@@ -60,7 +60,7 @@ def credentials_of(cluster: Cluster) -> Any:
         return None
     from orbitlog.access.credentials import Credentials
 
-    return Credentials(cluster.access_key, cluster.secret_key)
+    return Credentials(cluster.access_key, cluster.secret_key, cluster.security_token or None)
 
 
 def tls_of(cluster: Cluster) -> Any:

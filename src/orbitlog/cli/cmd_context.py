@@ -83,6 +83,7 @@ def show_context(*, name: str | None, output: Output) -> None:
 @click.option("-n", "--name-server", "--nameserver", "address", required=True, help="Name servers: host:port,...")
 @click.option("--access-key", help="Access key, for brokers with access control.")
 @click.option("--secret-key", help="Secret key; - reads it from standard input.")
+@click.option("--security-token", default="", help="Token of temporary credentials; - reads it after the secret key.")
 @click.option("--namespace", default="", help="Namespace of topics and groups.")
 @click.option("--tls", "tls", is_flag=True, help="Connect with TLS; implied by the TLS options below.")
 @click.option("--ca-file", type=_FILE, help="CA certificates that servers need, PEM [those of the system].")
@@ -101,6 +102,7 @@ def add_context(
     address: str,
     access_key: str | None,
     secret_key: str | None,
+    security_token: str,
     namespace: str,
     tls: bool,
     ca_file: Path | None,
@@ -116,11 +118,16 @@ def add_context(
     parse_addresses(address)
     if secret_key == "-":  # noqa: S105 - means standard input
         secret_key = sys.stdin.readline().rstrip("\r\n")
+    if security_token == "-":  # noqa: S105 - means standard input
+        security_token = sys.stdin.readline().rstrip("\r\n")
+    if security_token and not access_key:
+        raise WrongUse("--security-token needs --access-key and --secret-key")
     if bool(access_key) != bool(secret_key):
         raise WrongUse("--access-key and --secret-key must be given together")
     files = (str(path.absolute()) if path is not None else "" for path in (ca_file, cert_file, key_file))
     check = tls_check or ("full" if tls else "")
-    cluster = check_tls_choice(Cluster(address, access_key, secret_key, namespace, check, *files))
+    cluster = Cluster(address, access_key, secret_key, namespace, check, *files, security_token=security_token)
+    cluster = check_tls_choice(cluster)
     contexts = load_contexts()
     contexts.table[name] = cluster
     if use_it or contexts.current is None:

@@ -42,6 +42,7 @@ class Cluster:
     cert_file: str = ""
     key_file: str = ""
     key_password: str = field(default="", repr=False)
+    security_token: str = field(default="", repr=False)
 
 
 TLS_CHECKS = ("full", "ca", "none")
@@ -55,6 +56,7 @@ _JSON_NAMES = {
     "certFile": "cert_file",
     "keyFile": "key_file",
     "keyPassword": "key_password",
+    "securityToken": "security_token",
 }
 _TLS_VARIABLES = {
     "ORBITLOG_TLS": "tls",
@@ -151,7 +153,9 @@ def choose_cluster(address: str | None, context_name: str | None, *, uses_tls: b
 def _with_environment(cluster: Cluster) -> Cluster:
     access_key, secret_key = os.environ.get("ORBITLOG_ACCESS_KEY"), os.environ.get("ORBITLOG_SECRET_KEY")
     if access_key and secret_key:
-        cluster = replace(cluster, access_key=access_key, secret_key=secret_key)
+        # A token of the context belongs to its own access key.
+        token = os.environ.get("ORBITLOG_SECURITY_TOKEN", "")
+        cluster = replace(cluster, access_key=access_key, secret_key=secret_key, security_token=token)
     tls = {attribute: os.environ[name] for name, attribute in _TLS_VARIABLES.items() if os.environ.get(name)}
     return check_tls_choice(replace(cluster, **tls)) if tls else cluster
 

@@ -13,7 +13,7 @@ from orbitlog.cli.contexts import Cluster, Contexts, choose_cluster, contexts_pa
 from orbitlog.cli.main import Problem, WrongUse
 
 VARIABLES = ("ORBITLOG_CONTEXT", "ORBITLOG_NAME_SERVER", "NAMESRV_ADDR", "ORBITLOG_ACCESS_KEY", "ORBITLOG_SECRET_KEY")
-VARIABLES += ("ORBITLOG_TLS", "ORBITLOG_TLS_CA", "ORBITLOG_TLS_CERT", "ORBITLOG_TLS_KEY")
+VARIABLES += ("ORBITLOG_SECURITY_TOKEN", "ORBITLOG_TLS", "ORBITLOG_TLS_CA", "ORBITLOG_TLS_CERT", "ORBITLOG_TLS_KEY")
 
 
 @pytest.fixture(autouse=True)
@@ -151,3 +151,15 @@ def test_a_secret_from_standard_input_stands_in_no_history(home: Path) -> None:
     words = ["context", "add", "a", "-n", "h:1", "--access-key", "k", "--secret-key", "-"]
     assert CliRunner().invoke(cli, words, input="hush\n").exit_code == 0
     assert load_contexts().table["a"].secret_key == "hush"
+
+
+def test_security_token_belongs_to_the_credentials_beside_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("10.0.0.1:9876", "key", "secret", security_token="token")
+    Contexts(contexts_path(), {"shop": cluster}, "shop").save()
+    assert choose_cluster(None, None) == cluster
+    assert "token" not in repr(cluster).replace("security_token", "")
+    monkeypatch.setenv("ORBITLOG_ACCESS_KEY", "other")
+    monkeypatch.setenv("ORBITLOG_SECRET_KEY", "other-secret")
+    assert choose_cluster(None, None).security_token == ""
+    monkeypatch.setenv("ORBITLOG_SECURITY_TOKEN", "other-token")
+    assert choose_cluster(None, None).security_token == "other-token"
