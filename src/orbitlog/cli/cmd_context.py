@@ -124,9 +124,9 @@ def add_context(
         raise WrongUse("--security-token needs --access-key and --secret-key")
     if bool(access_key) != bool(secret_key):
         raise WrongUse("--access-key and --secret-key must be given together")
-    files = (str(path.absolute()) if path is not None else "" for path in (ca_file, cert_file, key_file))
+    ca, cert, key = (str(path.absolute()) if path is not None else "" for path in (ca_file, cert_file, key_file))
     check = tls_check or ("full" if tls else "")
-    cluster = Cluster(address, access_key, secret_key, namespace, check, *files, security_token=security_token)
+    cluster = Cluster(address, access_key, secret_key, namespace, check, ca, cert, key, security_token=security_token)
     cluster = check_tls_choice(cluster)
     contexts = load_contexts()
     contexts.table[name] = cluster
