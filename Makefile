@@ -72,8 +72,10 @@ ORBITLOG_ATTACK_SECONDS ?= 600
 ORBITLOG_ATTACK ?= 400
 .PHONY: attack
 attack: setup ## attack a broker for ten minutes beside honest clients, then send 17 million mutated requests
-	@ORBITLOG_ATTACK_SECONDS=$(ORBITLOG_ATTACK_SECONDS) ORBITLOG_ATTACK=$(ORBITLOG_ATTACK) \
-		$(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/attacks $(ARGS)
+	@ORBITLOG_ATTACK_SECONDS=$(ORBITLOG_ATTACK_SECONDS) \
+		$(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/attacks/test_mixed_attack.py $(ARGS)
+	@ORBITLOG_ATTACK=$(ORBITLOG_ATTACK) $(BIN)/python -m pytest -q -n 2 --dist worksteal -o faulthandler_timeout=0 \
+		--ignore tests/attacks/test_mixed_attack.py tests/attacks $(ARGS)
 
 # Number of drivers and workers to kill.
 ORBITLOG_KILLS ?= 100

@@ -19,10 +19,12 @@ from pathlib import Path
 from benchmarks.measure import Reading, Report
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.cli.serve.serving import ShortCollections
 from orbitlog.formats.tables.group_config import GroupConfig
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.observe.exposition import PROMETHEUS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
@@ -84,6 +86,7 @@ class _Bench:
         broker = await self._started()
         self._fill(broker)
         gc.freeze()  # as a server does once its tables are loaded: a full collection of them would take 100 ms
+        gc.callbacks.append(ShortCollections())  # and whenever they have grown
         await self._measure(self._works(broker))
         await self._use_queues(broker)
         await self._measure(self._works_on_used_queues(broker))
@@ -101,6 +104,8 @@ class _Bench:
             "namesrvAddr": f"127.0.0.1:{self._server.address[1]}",
             "mappedFileSizeConsumeQueue": "20000",
             "topicsMax": str(2 * self._topics + 1_000),
+            "metricsExporterType": "PROM",
+            "metricsPromExporterPort": "0",
         }
         broker = Broker(BrokerSettings(texts), self._root)
         await broker.start()
@@ -140,6 +145,7 @@ class _Bench:
                 broker, RequestCode.GET_BROKER_CONSUME_STATS, isOrder="false"
             ),
             "pop of empty queues": lambda: self._pop(broker, "new", "0"),
+            "scrape of metrics": lambda: _scrape(broker),
         }
 
     def _works_on_used_queues(self, broker: Broker) -> dict[str, Work]:
@@ -179,6 +185,13 @@ class _Bench:
         for queue_id in range(self._queues):
             state.offsets.commit(_WIDE, "g1", queue_id, 0)
         state.topics.touch()
+
+
+async def _scrape(broker: Broker) -> None:
+    meters = broker._listeners.meters
+    assert meters is not None
+    async for _ in meters.exposition.pieces(PROMETHEUS):
+        pass
 
 
 async def _dispatched(broker: Broker) -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import resource
 import socket
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import orjson
 import pytest
 
-from orbitlog.remoting.connection import Connection
+from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.remoting.incoming_requests import REQUESTS_PER_TURN
 from orbitlog.remoting.memory_budget import HELD_REQUEST_BYTES, MemoryBudget
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.testing.running_broker import RunningBroker
+from orbitlog.wire.command import Command, response_to
+from tests.support.hot_path import FakeTransport
+from tests.support.loops import run, serving
 from tests.support.raw_peer import RawPeer, raw_frame
 from tests.support.raw_requests import HELD_PULL, SEND
 from tests.support.work_counters import peak_bytes_of
@@ -202,3 +210,36 @@ def test_end_of_a_peer_is_seen_while_it_is_not_read_from(start_target: Start) ->
         target.wait_for(lambda: connection._backpressure.is_reading_paused)
         peer.socket.shutdown(socket.SHUT_RDWR)
         target.wait_for(lambda: connection.is_closed)
+
+
+def test_requests_of_one_read_are_handled_in_several_turns_of_the_event_loop() -> None:
+    handled: Counter[int] = Counter()
+    turn = 0
+
+    def count_turns() -> None:
+        nonlocal turn
+        turn += 1
+        asyncio.get_running_loop().call_soon(count_turns)
+
+    def handle(_: Connection, request: Command) -> Answer:
+        handled[turn] += 1
+        return response_to(request, 0)
+
+    async def test() -> None:
+        async with serving(handle) as server:
+            connection = cast(Connection, server._accept())
+            transport = FakeTransport(keeps=True)
+            transport.connection = connection
+            connection.connection_made(cast(asyncio.Transport, transport))
+            count_turns()
+            connection.data_received(b"".join(raw_frame(1, opaque=number) for number in range(1_000)))
+            assert transport.kept is not None and connection.unanswered == 1_000 - REQUESTS_PER_TURN
+            while connection.unanswered:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+            opaques = [int(text) for text in re.findall(rb'"opaque":(\d+)', b"".join(transport.kept))]
+            assert opaques == list(range(1_000)), "in order"
+            assert not server._flow.memory.bytes
+            transport.close()
+
+    run(test(), plain=True)
+    assert max(handled.values()) == REQUESTS_PER_TURN and sum(handled.values()) == 1_000

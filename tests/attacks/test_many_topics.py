@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from orbitlog.cli.serve import serving
+from orbitlog.cli.serve.serving import ShortCollections
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
@@ -132,3 +137,19 @@ def test_compressed_parts_are_understood(tmp_path: Path) -> None:
             assert route is not None and route.queues[0].sys_flag == 1
 
     asyncio.run(test())
+
+
+def test_objects_that_a_long_collection_kept_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = gc.get_freeze_count()
+    callback = ShortCollections()
+    gc.callbacks.append(callback)
+    try:
+        monkeypatch.setattr(serving, "LONG_COLLECTION_SECONDS", 60.0)
+        gc.collect()
+        assert gc.get_freeze_count() == frozen, "a short one changes nothing"
+        monkeypatch.setattr(serving, "LONG_COLLECTION_SECONDS", 0.0)
+        gc.collect()
+        assert gc.get_freeze_count() > frozen
+    finally:
+        gc.callbacks.remove(callback)
+        gc.unfreeze()

@@ -27,7 +27,7 @@ from orbitlog.wire.codes import RequestCode
 from tests.support.hot_path import FakeTransport
 from tests.support.mutations import Mutations
 from tests.support.raw_peer import RawPeer
-from tests.support.serving_process import serving
+from tests.support.serving_process import attacked
 
 TIMES = int(os.environ.get("ORBITLOG_ATTACK", "1"))
 SEED = int(os.environ.get("ORBITLOG_SEED", "20260612"))
@@ -36,7 +36,7 @@ FRAMES = 2_500 * TIMES
 PER_CODE = 250 * TIMES if TIMES > 1 else 20
 FRAMES_PER_CONNECTION = 32
 FRAMES_PER_BATCH = 250
-PARTS = 4 if TIMES > 1 else 1
+PARTS = 24 if TIMES > 1 else 1
 CODES = [int(code) for code in RequestCode]
 MAY_STAY_SILENT = {37}  # END_TRANSACTION with an unknown outcome: the transaction check asks the producer later
 
@@ -92,7 +92,7 @@ def test_mutated_frames_over_sockets_are_answered_or_end_their_connection(tmp_pa
     options = ("up", "--store", str(tmp_path), "--name-server-port", "0", "--broker-port", "0")
     settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     ends = time.monotonic() + SECONDS_MAX
-    with serving(*options, *settings) as (process, ready):
+    with attacked(*options, *settings) as (process, ready):
         addresses = [ready["broker"], ready["name-server"]]
         all_mutations = [Mutations(code, SEED) for code in CODES]
         sent = 0

@@ -38,9 +38,11 @@ def framed(header: bytes, body: bytes = b"", *, serialization: int = 0) -> bytes
 class RawPeer:
     """One connection to a server at `host:port`; use it in a `with` block."""
 
-    def __init__(self, address: str, *, receive_bytes: int | None = None) -> None:
+    def __init__(self, address: str, *, receive_bytes: int | None = None, source: str = "") -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if source:
+            self.socket.bind((source, 0))
         if receive_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self.socket.settimeout(SECONDS_MAX)

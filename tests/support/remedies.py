@@ -345,6 +345,14 @@ REMOVALS = (
     ),
     Removal(
         0,
+        "all requests of a read are handled at once",
+        "remoting/incoming_requests.py",
+        "                    left -= 1\n",
+        "",
+        "test_connection_floods.py::test_requests_of_one_read_are_handled_in_several_turns_of_the_event_loop",
+    ),
+    Removal(
+        0,
         "a line is logged as often as a peer wants",
         "cli/output/log_lines.py",
         "        return count < LINES_PER_MINUTE_MAX\n",

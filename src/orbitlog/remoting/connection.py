@@ -54,6 +54,9 @@ class LostConnection:
     def forget(self, request: Command) -> None:
         """Drop a request that ended too late."""
 
+    def resume(self) -> None:
+        """Do nothing: no request is left."""
+
 
 class Connection(asyncio.Protocol):
     """One connection; `handler` gets the peer's requests.

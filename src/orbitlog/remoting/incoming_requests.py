@@ -54,6 +54,11 @@ _NO_FIELDS: dict[str, str] = {}  # of held requests; never changed
 _READY = (bytes, Command)  # a tuple built once: `bytes | Command` would build a union for each request
 # A body was refused while it was received, and would be allowed now: it has been skipped all the same.
 _BUDGET_CHANGED = BudgetRefusal(None, ResponseCode.SYSTEM_BUSY, "the size limit was changed; send the request again")
+REQUESTS_PER_TURN = 64
+"""Requests of one connection that handlers get in one turn of the event loop: others are served in between.
+
+A read can have thousands of them. Requests that the fast path serves do not count.
+"""
 _REQUEST_BYTES = 512  # approximate memory of a request without its body
 
 
@@ -180,12 +185,17 @@ class IncomingRequests:
         batch: list[bytes] = []
         self._batch = batch
         backlog, fast_path, connection = self.backlog, self.fast_path, self._connection
+        left = REQUESTS_PER_TURN
         try:
             while backlog and not self.is_congested:
                 if fast_path is not None:
                     fast_path(connection, backlog, batch)
                 count = len(batch)
                 if backlog and count < FRAMES_PER_WRITE:
+                    if not left:
+                        asyncio.get_running_loop().call_soon(connection.resume)
+                        break
+                    left -= 1
                     self._take(backlog.popleft())
                     count = len(batch)
                 if backlog and (count >= FRAMES_PER_WRITE or (count and len(batch[-1]) > LARGE_FRAME_BYTES)):

@@ -6,9 +6,9 @@ has committed an offset, so that the lag of a group whose consumers all died sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orbitlog.broker.metrics.group_names import is_system
 from orbitlog.broker.pop.popped_queues import PopKey, PoppedQueues
@@ -57,7 +57,7 @@ class LagMetrics:
             if config is None:
                 continue
             queues += config.read_queue_count
-            lags.append(self._lag(key, config.read_queue_count, is_online=key.group in online))
+            lags.append((yield from self._lag(key, config.read_queue_count, is_online=key.group in online)))
             if queues >= _STEP_QUEUES:
                 queues = 0
                 yield PAUSE
@@ -71,12 +71,15 @@ class LagMetrics:
         yield from (key for key in keys if key.group in online)
         yield from (key for key in keys if key.group and key.group not in online)
 
-    def _lag(self, key: TopicGroup, queue_count: int, *, is_online: bool) -> _Lag:
-        """Return the lag in one topic; only queues that the group has committed an offset of count."""
+    def _lag(self, key: TopicGroup, queue_count: int, *, is_online: bool) -> Generator[Any, None, _Lag]:
+        """Return the lag in one topic, with pauses; only queues that the group has committed an offset of count."""
         state, (topic, group) = self._state, key
         messages = in_flight = ready = 0
         oldest = oldest_ready = 0  # timestamps; 0: no such message
-        for queue_id, stored in state.offsets.queues(topic, group).items():
+        # A copy: offsets are committed during the pauses.
+        for number, (queue_id, stored) in enumerate(list(state.offsets.queues(topic, group).items())):
+            if number % _STEP_QUEUES == _STEP_QUEUES - 1:
+                yield PAUSE
             if queue_id >= queue_count:
                 continue
             end, first = state.max_offset(topic, queue_id), state.min_offset(topic, queue_id)

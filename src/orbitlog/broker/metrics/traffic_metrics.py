@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from orbitlog.broker.metrics.group_names import is_system, is_system_topic
@@ -97,11 +97,13 @@ class TrafficMetrics:
         for metric, index in ((table.MESSAGES_OUT, 0), (table.THROUGHPUT_OUT, 1)):
             yield Family(metric, [Row(labels, counters[index].total) for labels, counters in labelled])
 
-    def _read_letters(self, limit: int) -> Iterator[Family]:
+    def _read_letters(self, limit: int) -> Collected:
         state = self._state
         groups = [topic.removeprefix(DLQ_PREFIX) for topic in state.topics.table if topic.startswith(DLQ_PREFIX)]
         rows = []
-        for group in groups[:limit]:
+        for number, group in enumerate(groups[:limit]):
+            if number % _STEP == _STEP - 1:
+                yield PAUSE
             topic = f"{DLQ_PREFIX}{group}"
             stored = state.max_offset(topic, 0) - max(state.min_offset(topic, 0), 0)
             rows.append(Row(table.DEAD_LETTERS.text(group), max(stored, 0)))

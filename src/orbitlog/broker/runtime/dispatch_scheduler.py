@@ -22,7 +22,8 @@ from orbitlog.errors import StoreError
 log = logging.getLogger(__name__)
 
 # Limits of one step, which blocks the event loop: both take a few milliseconds, in plain Python and with the kernels.
-_STEP_BYTES = 128 * 1024
+# Messages can have thousands of keys: 64 KiB of them take tens of milliseconds in plain Python.
+_STEP_BYTES = 64 * 1024
 _KERNEL_STEP_BYTES = 1024 * 1024
 # Bytes of the log to read ahead: at 150 MB/s, two tenths of a second.
 _READ_AHEAD_BYTES = 32 * 1024 * 1024
