@@ -25,7 +25,7 @@ from orbitlog.wire.codes import ResponseCode
 from tests.support.certificates import server_files
 from tests.support.hostile_load import KINDS
 from tests.support.raw_peer import RawPeer
-from tests.support.raw_requests import SEND, TOPIC
+from tests.support.raw_requests import SEND
 from tests.support.serving_process import attacked
 
 SECONDS = float(os.environ.get("ORBITLOG_ATTACK_SECONDS", "8"))
@@ -36,8 +36,9 @@ MEMORY_KIB_MAX = 1024 * 1024
 LATENCY_FACTOR_MAX = 5.0
 LATENCY_FLOOR_SECONDS = 0.01
 ROOT = Path(__file__).resolve().parents[2]
+HONEST_SEND = {**SEND, "b": "Honest"}
 PULL = {
-    **{"consumerGroup": "honest", "topic": TOPIC, "queueId": "0", "maxMsgNums": "32", "sysFlag": "6"},
+    **{"consumerGroup": "honest", "topic": "Honest", "queueId": "0", "maxMsgNums": "32", "sysFlag": "6"},
     **{"commitOffset": "0", "suspendTimeoutMillis": "1000", "subscription": "*", "subVersion": "0"},
 }
 
@@ -61,7 +62,7 @@ class Producer(threading.Thread):
                 body = b"message %d" % number
                 began = time.monotonic()
                 try:
-                    answer = peer.ask(310, SEND, body)
+                    answer = peer.ask(310, HONEST_SEND, body)
                 except OSError as error:
                     self.failures.append(f"message {number}: {error!r}")
                     return
