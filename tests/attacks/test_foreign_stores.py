@@ -29,6 +29,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.confined.confined_disk import ConfinedDisk
 from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.found_config import find_config
+from orbitlog.storefiles.rocksdb.rocksdb_tables import _merged
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.storefiles.store_paths import StorePaths
@@ -333,6 +334,23 @@ def test_config_directory_that_is_a_link_is_not_read(store: Path, victim: Path) 
     replaced_by_link(store / "config", victim)
     assert "LEAKED" not in str(examine(store).diagnoses)
     assert "LEAKED" not in orbitlog("dump", "config", str(store)).stdout
+
+
+def test_table_beside_a_database_is_not_read_through_a_link(tmp_path: Path) -> None:
+    """Java merges topics.json into the table of RocksDB if it is newer."""
+    newer = json.dumps({"dataVersion": {"counter": 9}, "topicConfigTable": {"LEAKED": {}}})
+    stored = {"dataVersion": {"counter": 1}, "topicConfigTable": {"T": {}}}
+    (tmp_path / "outside.json").write_text(newer)
+    path = tmp_path / "store" / "config" / "topics.json"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "outside.json")
+    assert "LEAKED" not in str(_merged(path, stored))
+    path.unlink()
+    os.mkfifo(path)
+    assert _merged(path, stored) == stored
+    path.unlink()
+    path.write_text(newer)
+    assert "LEAKED" in str(_merged(path, stored)), "a file of the store is read"
 
 
 # Files that Orbitlog creates

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orbitlog.errors import FormatError, StoreLayoutError
+from orbitlog.errors import FormatError, StoreLayoutError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.compat import Compat
 from orbitlog.formats.tables.config_files import config_codec
@@ -22,9 +22,11 @@ from orbitlog.formats.tables.group_config import SUBSCRIPTION_GROUP
 from orbitlog.formats.tables.loose_json import Json, read_json
 from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET
 from orbitlog.formats.tables.topic_config import TOPICS as TOPICS_FILE
+from orbitlog.storefiles.confined.regular_files import read_below
 from orbitlog.storefiles.rocksdb.databases import Database, has_entries, open_database
 
 _ENTRIES_MAX = 10_000_000
+_JSON_BYTES_MAX = 256 * 1024 * 1024
 _VERSION_FAMILY, _FORBIDDEN_FAMILY = "kvDataVersion", "forbidden"
 _VERSION_KEY = b"kvDataVersionKey"
 TOPICS, GROUPS, OFFSETS, JOINT = "topics", "subscriptionGroups", "consumerOffsets", "rdb"
@@ -111,8 +113,8 @@ def _merged(path: Path, document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Add the entries of a JSON file that is newer than the database, as Java does when it starts."""
     for candidate in (path, path.with_name(path.name + tree.BACKUP_SUFFIX)):
         try:
-            beside = read_json(candidate.read_bytes().decode())
-        except (OSError, FormatError, UnicodeDecodeError):
+            beside = read_json((read_below(path.parent.parent, candidate, _JSON_BYTES_MAX) or b"").decode())
+        except (OSError, FormatError, StoreLinkError, UnicodeDecodeError):
             continue
         if not isinstance(beside, dict) or _counter(beside) <= _counter(document):
             return document
