@@ -19,9 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orbitlog.jobs.local_runner import TaskReport
+from orbitlog.pipeline.network.cluster_options import ClusterOptions
 from orbitlog.pipeline.sources.json_columns import JsonColumns
 from orbitlog.pipeline.sources.message_columns import MESSAGE_COLUMNS, Rows, columns_needed, constant_codes
-from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, QueueScan, ScanRules
+from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, ScanRules
+from orbitlog.pipeline.sources.range_scan import open_scan
 from orbitlog.pipeline.sources.read_plan import QueueRange
 from orbitlog.storefiles.disk import start_writeback
 
@@ -75,6 +77,8 @@ class ExportTask:
     json_columns: JsonColumns | None
     check_crc: bool
     fail_on_data_loss: bool
+    cluster: ClusterOptions | None = None
+    """The cluster to read; None if the ranges are of stores."""
 
 
 def export_schema(json_columns: JsonColumns | None) -> pa.Schema:
@@ -94,18 +98,18 @@ def _writer_schema(json_columns: JsonColumns | None) -> pa.Schema:
 def write_task(task: ExportTask) -> TaskReport:
     """Write the files of a task and return their descriptions."""
     needs = [need for name in EXPORTED for need in MESSAGE_COLUMNS[name].needs]
-    scan = QueueScan(
+    scan = open_scan(
         columns_needed(needs, (*IDENTITY_COLUMNS, "store_timestamp_ms", "size_bytes")),
         ScanRules((), task.check_crc, task.fail_on_data_loss),
+        task.cluster,
     )
     files = _DayFiles(task)
     scanned_bytes = messages = 0
-    for queue_range in task.ranges:
-        for batch in scan.batches(queue_range):
-            scanned_bytes += int(batch.column("size_bytes").to_numpy().sum())
-            messages += batch.num_rows
-            for day, rows in _by_day(batch):
-                files.write(day, _exported(rows, queue_range, task.json_columns))
+    for queue_range, batch in scan.read(task.ranges):
+        scanned_bytes += int(batch.column("size_bytes").to_numpy().sum())
+        messages += batch.num_rows
+        for day, rows in _by_day(batch):
+            files.write(day, _exported(rows, queue_range, task.json_columns))
     return {"files": files.close(), "scanned_bytes": scanned_bytes, "messages": messages}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from orbitlog.jobs.local_runner import PhaseProgress, Runner, TaskReport, phase_
 from orbitlog.pipeline.export.export_files import ExportTask, export_schema, write_task
 from orbitlog.pipeline.export.export_plan import ExportBatch, ExportError, ExportState, plan_batch
 from orbitlog.pipeline.export.parquet_export import ParquetTable
+from orbitlog.pipeline.network.cluster_options import ClusterOptions
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, log_path_options
 from orbitlog.pipeline.sources.json_columns import JsonColumns, parse_json_columns
 from orbitlog.pipeline.sources.queue_scan import record_bytes
@@ -58,20 +59,30 @@ class ExportRequest:
     batch_messages: int = BATCH_MESSAGES_DEFAULT
     check_crc: bool = True
     fail_on_data_loss: bool = True
+    cluster: ClusterOptions | None = None
+    """The cluster to export from; None for stores."""
 
     def source_options(self) -> TopicOptions:
+        if self.cluster is not None:
+            return self._cluster_options(self.cluster)
         paths = ",".join(f"{store.broker_name}={store.root}" for store in self.stores)
         options = {"storePath": paths, "subscribe": self.topic, "startingOffsets": self.starting}
         options |= log_path_options(self.stores)
         options["failOnDataLoss"] = str(self.fail_on_data_loss).lower()
         return parse_topic_options(options, is_stream=True)
 
+    def _cluster_options(self, cluster: ClusterOptions) -> TopicOptions:
+        options = {"nameServer": cluster.name_server, "subscribe": self.topic, "startingOffsets": self.starting}
+        options["failOnDataLoss"] = str(self.fail_on_data_loss).lower()
+        return replace(parse_topic_options(options, is_stream=True), cluster=cluster)
+
     def as_text(self) -> str:
-        """Return the request as JSON, for an option of a data source."""
+        """Return the request as JSON, for an option of a data source; it may contain credentials."""
         value = {name: getattr(self, name) for name in ("topic", "table_format", "starting", "batch_messages")}
         value |= {"check_crc": self.check_crc, "fail_on_data_loss": self.fail_on_data_loss}
         stores = [[store.broker_name, store.root, store.log_settings] for store in self.stores]
-        return orjson.dumps(value | {"stores": stores, "target": str(self.target), "json": self._json_fields}).decode()
+        value |= {"stores": stores, "target": str(self.target), "json": self._json_fields}
+        return orjson.dumps(value | {"cluster": self.cluster and self.cluster.as_dict()}).decode()
 
     @classmethod
     def from_text(cls, text: str) -> ExportRequest:
@@ -82,6 +93,7 @@ class ExportRequest:
             | {
                 "stores": tuple(_named_store(*store) for store in value["stores"]),
                 "target": Path(value["target"]),
+                "cluster": value["cluster"] and ClusterOptions.from_dict(value["cluster"]),
             },
             json_columns=parse_json_columns(", ".join(fields)) if fields else None,
         )
@@ -98,7 +110,7 @@ class ExportRequest:
             "format": self.table_format,
             "stores": sorted(store.broker_name for store in self.stores),
             "jsonColumns": self._json_fields,
-        }
+        } | ({} if self.cluster is None else {"source": "cluster"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +168,8 @@ def next_batch(
         raise ExportError(
             f"{state.directory} has no plan of batch {done}, which {request.target} contains; restore it to continue"
         )
-    with open_subscribed_queues(options) as queues:
+    # The first batch needs every broker: a queue that is found later is exported from its start.
+    with open_subscribed_queues(options, must_exist=previous is None) as queues:
         exported: Offsets = {} if previous is None else previous.end
         start = queues.start() if previous is None else dict(exported)
         latest = {**exported, **queues.latest}
@@ -179,9 +192,9 @@ def _write_batch(
 ) -> ExportedBatch:
     began = time.monotonic()
     tasks = tasks_of(request, table, batch)
-    total_bytes = (
-        0 if progress is None else sum(record_bytes(queue_range) for task in batch.tasks for queue_range in task)
-    )
+    # Sizes of records are known only to a store; without them no bar is shown.
+    is_sized = progress is not None and request.cluster is None
+    total_bytes = sum(record_bytes(queue_range) for task in batch.tasks for queue_range in task) if is_sized else 0
     phase = phase_of(progress, f"batch {batch.number}", total_bytes)
     reports = run(write_task, tasks, progress=phase, name=f"export {request.topic}, batch {batch.number}")
     return commit_batch(request, table, batch, reports, began)
@@ -200,6 +213,7 @@ def tasks_of(request: ExportRequest, table: ExportTable, batch: ExportBatch) -> 
             request.json_columns,
             request.check_crc,
             request.fail_on_data_loss,
+            request.cluster,
         )
         for number, ranges in enumerate(batch.tasks)
     ]

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from orbitlog.errors import OrbitlogError
-from orbitlog.pipeline.sources.read_plan import QueueRange, StoreShape, plan_tasks
+from orbitlog.pipeline.sources.read_plan import ClusterShape, QueueRange, StoreShape, plan_tasks
 from orbitlog.pipeline.sources.topic_offsets import Offsets, from_nested, nested
 from orbitlog.settings.atomic_file import replace_file
 
@@ -97,7 +97,7 @@ class ExportState:
             return None
         value = orjson.loads(path.read_bytes())
         tasks = tuple(
-            tuple(QueueRange(**{**fields, "shape": StoreShape(**fields["shape"])}) for fields in task)
+            tuple(QueueRange(**{**fields, "shape": _shape(fields["shape"])}) for fields in task)
             for task in value["tasks"]
         )
         return ExportBatch(number, from_nested(value["start"]), from_nested(value["end"]), tasks)
@@ -110,6 +110,10 @@ class ExportState:
         for path in names[:-_PLANS_KEPT]:
             if int(path.stem) < number - _PLANS_KEPT:
                 path.unlink(missing_ok=True)
+
+
+def _shape(fields: dict[str, Any]) -> StoreShape | ClusterShape:
+    return StoreShape(**fields) if "root" in fields else ClusterShape(**fields)
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from orbitlog.pipeline.sources.topic_offsets import Offsets
 
 FORMAT_NAME = "orbitlog-export"
+# Spark redacts options whose name contains "secret": a request may contain credentials.
+REQUEST_OPTION = "secretRequest"
 _SCHEMA = "batch long, report binary"
 
 
@@ -33,7 +35,7 @@ class ExportSource(DataSource):
         return _SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return ExportStreamReader(str(self.options["request"]))
+        return ExportStreamReader(str(self.options[REQUEST_OPTION]))
 
 
 class ExportStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -103,10 +103,12 @@ class ExportQuery:
             raise (JobFailed if is_orbitlog_failure(error) else _QueryEnded)(failure)
 
     def _start(self, trigger_s: float | None) -> StreamingQuery:
+        from orbitlog.pipeline.export.export_source import REQUEST_OPTION
+
         checkpoint = self._state.directory / _CHECKPOINT
         # Spark would resume at its checkpoint, which may be one batch older or newer than the table.
         shutil.rmtree(checkpoint, ignore_errors=True)
-        source = self._spark.readStream.format("orbitlog-export").option("request", self._request.as_text())
+        source = self._spark.readStream.format("orbitlog-export").option(REQUEST_OPTION, self._request.as_text())
         self._queries += 1
         self._current_query = self._queries
         writer = source.load().writeStream.foreachBatch(functools.partial(self._commit, self._queries))

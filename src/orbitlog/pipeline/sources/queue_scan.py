@@ -7,7 +7,7 @@ point to an intact record of its queue means lost data, which fails the query un
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -41,6 +41,10 @@ class DataLoss(OrbitlogError):
     """Requested messages were deleted or are damaged."""
 
 
+class BrokerUnavailable(OrbitlogError):
+    """No broker of a group answers, or none has the requested messages yet; a later attempt may succeed."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScanRules:
     """Scan settings: the tags to select, whether to check CRCs, and whether lost data is an error."""
@@ -69,6 +73,12 @@ class QueueScan:
         self._tags = pa.array(rules.tags, pa.string())
         self._mapped: tuple[tuple[str, int], memoryview] | None = None
 
+    def read(self, ranges: Sequence[QueueRange]) -> Iterator[tuple[QueueRange, pa.RecordBatch]]:
+        """Yield the messages of ranges in order, with the range that each batch belongs to."""
+        for queue_range in ranges:
+            for batch in self.batches(queue_range):
+                yield queue_range, batch
+
     def batches(self, queue_range: QueueRange) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a range in order."""
         for first_offset, units in self.units(queue_range):
@@ -76,7 +86,7 @@ class QueueScan:
             queue_offsets = first_offset + selected
             offsets = units["physical_offset"][selected].astype(np.int64)
             sizes = units["size_bytes"][selected].astype(np.int32)
-            bases = offsets - offsets % queue_range.shape.segment_bytes
+            bases = offsets - offsets % queue_range.store.segment_bytes
             # Physical offsets ascend within a queue, so the units of one segment are adjacent.
             edges = np.flatnonzero(np.diff(bases)) + 1
             for run in np.split(np.arange(len(bases)), edges) if len(bases) else []:
@@ -85,7 +95,7 @@ class QueueScan:
 
     def units(self, queue_range: QueueRange) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """Yield the units of a range in pieces, each with the queue offset of the first."""
-        database = queue_database(Path(queue_range.shape.root))
+        database = queue_database(Path(queue_range.store.root))
         pieces = self._file_pieces(queue_range) if database is None else self._stored_pieces(queue_range, database)
         for queue_offset, count, raw in pieces:
             whole = len(raw) // ENTRY_BYTES
@@ -96,15 +106,15 @@ class QueueScan:
 
     def _file_pieces(self, queue_range: QueueRange) -> Iterator[tuple[int, int, bytes]]:
         """Yield the units of each queue file: the queue offset of the first, their number, and what the file has."""
-        file_bytes = queue_range.shape.queue_file_bytes
-        directory = Path(queue_range.shape.root) / tree.queue_directory(queue_range.topic, queue_range.queue_id)
+        file_bytes = queue_range.store.queue_file_bytes
+        directory = Path(queue_range.store.root) / tree.queue_directory(queue_range.topic, queue_range.queue_id)
         queue_offset = queue_range.start
         while queue_offset < queue_range.stop:
             base = queue_offset * ENTRY_BYTES // file_bytes * file_bytes
             count = min((base + file_bytes) // ENTRY_BYTES, queue_range.stop) - queue_offset
             try:
                 path = directory / tree.offset_file_name(base)
-                with os.fdopen(open_below(Path(queue_range.shape.root), path, os.O_RDONLY), "rb") as file:
+                with os.fdopen(open_below(Path(queue_range.store.root), path, os.O_RDONLY), "rb") as file:
                     file.seek(queue_offset * ENTRY_BYTES - base)
                     raw = file.read(count * ENTRY_BYTES)
             except FileNotFoundError:
@@ -187,16 +197,16 @@ class QueueScan:
         return batch.filter(pc.is_in(batch.column("tags"), value_set=self._tags))
 
     def _segment(self, queue_range: QueueRange, base: int) -> memoryview | None:
-        segment = queue_range.shape.root, base
+        segment = queue_range.store.root, base
         if self._mapped is None or self._mapped[0] != segment:
             self._mapped = None
-            path = _paths_of(queue_range.shape).find_segment(base)
+            path = _paths_of(queue_range.store).find_segment(base)
             try:
                 # Unmapped when the last buffer over it is released, also after a reader that stops early.
                 self._mapped = segment, np.memmap(path, np.uint8, mode="r").data
             except (FileNotFoundError, ValueError):  # deleted, or empty
                 return None
-        return self._mapped[1][: queue_range.shape.segment_bytes]
+        return self._mapped[1][: queue_range.store.segment_bytes]
 
     def _lost(self, queue_range: QueueRange, queue_offset: int, why: str) -> None:
         if self._rules.fail_on_data_loss:

@@ -49,3 +49,22 @@ def limit_bytes(
             taken, used = taken + 1, used + size_bytes
         result[key] = start[key] + taken
     return result
+
+
+def limit_by_mean_sizes(
+    start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], bytes_max: int, mean_sizes: Mapping[QueueKey, int]
+) -> Offsets:
+    """Return an end about `bytes_max` bytes after `start`, given the mean record size of each queue.
+
+    Queues without a mean size keep their end; every other queue with a backlog gets at least one message.
+    """
+    backlog = {key: (end[key] - start.get(key, end[key])) * size for key, size in mean_sizes.items()}
+    total = sum(max(size_bytes, 0) for size_bytes in backlog.values())
+    result = dict(end)
+    if total <= bytes_max:
+        return result
+    for key, size_bytes in backlog.items():
+        if size_bytes > 0:
+            share = bytes_max * size_bytes // total
+            result[key] = min(start[key] + max(share // mean_sizes[key], 1), end[key])
+    return result

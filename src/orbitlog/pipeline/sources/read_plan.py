@@ -50,10 +50,17 @@ class StoreShape:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterShape:
+    """A broker that is read over the network; plans may be saved, so it holds neither addresses nor credentials."""
+
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueueRange:
     """Messages of one queue from `start` to before `stop`."""
 
-    shape: StoreShape
+    shape: StoreShape | ClusterShape
     topic: str
     queue_id: int
     start: int
@@ -63,14 +70,23 @@ class QueueRange:
     def message_count(self) -> int:
         return self.stop - self.start
 
+    @property
+    def store(self) -> StoreShape:
+        """The store of a range that is read from files."""
+        assert isinstance(self.shape, StoreShape), "a range of a cluster is read over the network"
+        return self.shape
 
-def plan_ranges(start: Mapping[QueueKey, int], end: Offsets, shapes: Mapping[str, StoreShape]) -> list[QueueRange]:
+
+def plan_ranges(
+    start: Mapping[QueueKey, int], end: Offsets, shapes: Mapping[str, StoreShape] | Mapping[str, ClusterShape]
+) -> list[QueueRange]:
     """Return the ranges between two positions; a queue that only `end` contains was created later, and starts at 0."""
     ranges = (
         QueueRange(shapes[key.broker_name], key.topic, key.queue_id, start.get(key, 0), stop)
         for key, stop in sorted(end.items())
+        if start.get(key, 0) < stop
     )
-    return [queue_range for queue_range in ranges if queue_range.message_count > 0]
+    return list(ranges)
 
 
 def plan_tasks(ranges: Sequence[QueueRange], partitions_min: int | None = None) -> list[tuple[QueueRange, ...]]:

@@ -12,9 +12,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from orbitlog.errors import BadExpression
+from orbitlog.filters.sql_parser import parse_expression
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT, SPLIT_BYTES_MIN
+from orbitlog.pipeline.network.cluster_options import (
+    CONNECTION_OPTIONS,
+    PULL_OPTIONS,
+    ClusterOptions,
+    parse_cluster_options,
+)
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError, parse_store_paths, with_log_paths
-from orbitlog.pipeline.sources.topic_offsets import EARLIEST, LATEST, Offsets, QueueKey, parse_assignment, parse_offsets
+from orbitlog.pipeline.sources.topic_offsets import (
+    ANY_BROKER,
+    EARLIEST,
+    LATEST,
+    Offsets,
+    QueueKey,
+    parse_assignment,
+    parse_offsets,
+)
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.store_settings import LOG_PATH_SETTINGS
 
@@ -30,7 +46,8 @@ COMMON_OPTIONS: Mapping[str, str] = {
 }
 TOPIC_OPTIONS: Mapping[str, str] = {
     **COMMON_OPTIONS,
-    "nameServer": "reserved for reading over the network",
+    **CONNECTION_OPTIONS,
+    **PULL_OPTIONS,
     "subscribe": "topics, separated by commas",
     "subscribePattern": "a regular expression that must match the whole topic name",
     "assign": 'queues, as {"topic":[0,1]}',
@@ -59,6 +76,7 @@ COMMITLOG_OPTIONS: Mapping[str, str] = {
 }
 _TAG_SEPARATOR = "||"
 _NUMBER_MAX = 2**63 - 1
+_SQL_MAX = 65_535
 
 
 class OptionReader:
@@ -66,6 +84,7 @@ class OptionReader:
 
     def __init__(self, options: Mapping[str, str], known: Mapping[str, str]) -> None:
         by_lower = {name.lower(): name for name in known}
+        self._reads_clusters = "nameServer" in known
         self._values: dict[str, str] = {}
         for given, value in options.items():
             name = by_lower.get(given.lower())
@@ -104,13 +123,12 @@ class OptionReader:
         return None if value is None else value.lower()
 
     def stores(self) -> tuple[BrokerStore, ...]:
-        if self.has("nameServer"):
-            raise OptionError(
-                "reading through a name server is not supported yet; give storePath, the brokers' directories"
-            )
         text = self.text("storePath") or self.text("path")
         if text is None:
-            raise OptionError("storePath is missing; name the directory that holds commitlog/, as in storePath=PATH")
+            alternative = " or the nameServer of a cluster" if self._reads_clusters else ""
+            raise OptionError(
+                f"storePath is missing; name the directory that holds commitlog/, as in storePath=PATH{alternative}"
+            )
         if self.has("storePath") and self.has("path"):
             raise OptionError("both storePath and load(path) are given; give one")
         given = {key: value for key in LOG_PATH_SETTINGS if (value := self.text(key)) is not None}
@@ -139,7 +157,9 @@ class Subscription:
         return topic in self.named_topics
 
     def wants(self, key: QueueKey) -> bool:
-        return key in self.queues if self.queues else self.wants_topic(key.topic)
+        if self.queues:
+            return key in self.queues or key._replace(broker_name=ANY_BROKER) in self.queues
+        return self.wants_topic(key.topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +177,9 @@ class TopicOptions:
     """The parsed options of the topic source."""
 
     stores: tuple[BrokerStore, ...]
+    cluster: ClusterOptions | None
+    """The cluster to read over the network; None if stores are read."""
+    sql: str | None
     subscription: Subscription
     start: Position
     end: Position
@@ -175,8 +198,10 @@ class TopicOptions:
 
 def parse_topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
     reader = OptionReader(options, TOPIC_OPTIONS)
-    stores = reader.stores()
-    brokers = [store.broker_name for store in stores]
+    cluster = _cluster(reader)
+    stores = () if cluster is not None else reader.stores()
+    # The brokers of a cluster are known only when it is asked: None accepts every name.
+    brokers = [store.broker_name for store in stores] if cluster is None else None
     if is_stream:
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if reader.has(name):
@@ -194,6 +219,8 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool) -> Topic
     headers = reader.truth("includeHeaders", not is_kafka)
     return TopicOptions(
         stores=stores,
+        cluster=cluster,
+        sql=_sql(reader),
         subscription=_subscription(reader, brokers),
         start=start,
         end=end,
@@ -209,6 +236,38 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool) -> Topic
         check_crc=reader.truth("checkCrc", True),
         inflate=reader.truth("inflate", True),
     )
+
+
+_STORE_ONLY = ("storePath", "path", "config", *LOG_PATH_SETTINGS)
+
+
+def _cluster(reader: OptionReader) -> ClusterOptions | None:
+    """Return the cluster to read, None if stores are read; raise `OptionError` if both or wrong options are given."""
+    if not reader.has("nameServer"):
+        given = [name for name in (*CONNECTION_OPTIONS, *PULL_OPTIONS) if reader.has(name)]
+        if given:
+            raise OptionError(f"{given[0]} is for reading over the network; add nameServer=HOST:PORT, or remove it")
+        return None
+    given = [name for name in _STORE_ONLY if reader.has(name)]
+    if given:
+        shown = "load(path)" if given[0] == "path" else given[0]
+        raise OptionError(f"{shown} is for reading files, but nameServer is given, too; give one of them")
+    return parse_cluster_options(reader)
+
+
+def _sql(reader: OptionReader) -> str | None:
+    sql = reader.text("sql")
+    if sql is None:
+        return None
+    if parse_tags(reader.text("tags") or "*"):
+        raise OptionError("tags and sql are both given; give one, or test TAGS in the expression")
+    if not sql.strip() or len(sql) > _SQL_MAX:
+        raise OptionError(f"sql must be an expression of 1 to {_SQL_MAX} characters, such as price > 10")
+    try:
+        parse_expression(sql)
+    except BadExpression as error:
+        raise OptionError(f"sql is not a valid SQL92 expression: {error}") from None
+    return sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +333,7 @@ def parse_tags(expression: str) -> tuple[str, ...]:
     return () if not tags or "*" in tags else tags
 
 
-def _subscription(reader: OptionReader, brokers: list[str]) -> Subscription:
+def _subscription(reader: OptionReader, brokers: list[str] | None) -> Subscription:
     given = [name for name in ("subscribe", "subscribePattern", "assign") if reader.has(name)]
     if len(given) != 1:
         state = f"{' and '.join(given)} are given" if given else "all are missing"
@@ -294,7 +353,7 @@ def _subscription(reader: OptionReader, brokers: list[str]) -> Subscription:
     return Subscription(topics=topics)
 
 
-def _position(reader: OptionReader, brokers: list[str], which: str, default: int) -> Position:
+def _position(reader: OptionReader, brokers: list[str] | None, which: str, default: int) -> Position:
     """Parse start or end; as in Kafka's source, one time overrides times by queue, which override offsets."""
     timestamp_ms = reader.number(f"{which}Timestamp", minimum=0)
     if timestamp_ms is not None:

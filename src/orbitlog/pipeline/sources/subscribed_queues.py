@@ -1,26 +1,40 @@
-"""Subscribed queues of all stores: resolves start and end positions (marks, offsets, times) to queue offsets."""
+"""Subscribed queues of stores or a cluster: resolves positions (marks, offsets, times) to queue offsets."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Protocol
 
 from orbitlog.pipeline.sources.broker_stores import OptionError
-from orbitlog.pipeline.sources.queue_scan import DataLoss
-from orbitlog.pipeline.sources.read_plan import StoreShape, shape_of
+from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable, DataLoss
+from orbitlog.pipeline.sources.rate_limit import limit_bytes
+from orbitlog.pipeline.sources.read_plan import ClusterShape, StoreShape, shape_of
 from orbitlog.pipeline.sources.source_options import Position, TopicOptions
 from orbitlog.pipeline.sources.store_snapshot import QueueBounds, StoreSnapshot, check_topics
-from orbitlog.pipeline.sources.topic_offsets import EARLIEST, LATEST, Offsets, QueueKey
+from orbitlog.pipeline.sources.topic_offsets import ANY_BROKER, EARLIEST, LATEST, Offsets, QueueKey
 
 _SHOWN_MAX = 3
 
 
-class SubscribedQueues:
-    """The bounds of all subscribed queues, from one snapshot of each store."""
+class QueueDirectory(Protocol):
+    """Where queues are read from: stores, or the brokers of a cluster."""
+
+    bounds: dict[QueueKey, QueueBounds]
+
+    @property
+    def shapes(self) -> Mapping[str, StoreShape] | Mapping[str, ClusterShape]: ...
+    def offset_at(self, key: QueueKey, timestamp_ms: int) -> int: ...
+    def limit_bytes(self, start: Mapping[QueueKey, int], end: Offsets, bytes_max: int) -> Offsets: ...
+    def why_missing(self, key: QueueKey) -> str | None: ...
+    def is_of_replica(self, key: QueueKey) -> bool: ...
+
+
+class StoreQueues:
+    """The bounds of all subscribed queues of stores, from one snapshot of each."""
 
     def __init__(self, options: TopicOptions, snapshots: Mapping[str, StoreSnapshot]) -> None:
-        self._options = options
         self._snapshots = snapshots
         check_topics(list(snapshots.values()), options.subscription)
         self.bounds: dict[QueueKey, QueueBounds] = {
@@ -28,6 +42,34 @@ class SubscribedQueues:
             for snapshot in snapshots.values()
             for key in snapshot.queue_keys(options.subscription)
         }
+
+    @property
+    def shapes(self) -> dict[str, StoreShape]:
+        return {name: shape_of(snapshot) for name, snapshot in self._snapshots.items()}
+
+    def offset_at(self, key: QueueKey, timestamp_ms: int) -> int:
+        return self._snapshots[key.broker_name].offset_at(key.topic, key.queue_id, timestamp_ms)
+
+    def limit_bytes(self, start: Mapping[QueueKey, int], end: Offsets, bytes_max: int) -> Offsets:
+        return limit_bytes(start, end, bytes_max, self._sizes_from)
+
+    def _sizes_from(self, key: QueueKey, start: int, stop: int, bytes_max: int) -> list[int]:
+        return self._snapshots[key.broker_name].sizes_from(key.topic, key.queue_id, start, stop, bytes_max)
+
+    def why_missing(self, key: QueueKey) -> str | None:
+        return None
+
+    def is_of_replica(self, key: QueueKey) -> bool:
+        return False
+
+
+class SubscribedQueues:
+    """The bounds of all subscribed queues, and the positions of a query in them."""
+
+    def __init__(self, options: TopicOptions, directory: QueueDirectory) -> None:
+        self._options = options
+        self._directory = directory
+        self.bounds = directory.bounds
 
     @property
     def earliest(self) -> Offsets:
@@ -38,8 +80,8 @@ class SubscribedQueues:
         return {key: bounds.latest for key, bounds in self.bounds.items()}
 
     @property
-    def shapes(self) -> dict[str, StoreShape]:
-        return {name: shape_of(snapshot) for name, snapshot in self._snapshots.items()}
+    def shapes(self) -> Mapping[str, StoreShape] | Mapping[str, ClusterShape]:
+        return self._directory.shapes
 
     def start(self) -> Offsets:
         return self._resolve(self._options.start, "starting")
@@ -48,10 +90,11 @@ class SubscribedQueues:
         return self._resolve(self._options.end, "ending")
 
     def offset_at(self, key: QueueKey, timestamp_ms: int) -> int:
-        return self._snapshots[key.broker_name].offset_at(key.topic, key.queue_id, timestamp_ms)
+        return self._directory.offset_at(key, timestamp_ms)
 
-    def sizes_from(self, key: QueueKey, start: int, stop: int, bytes_max: int) -> list[int]:
-        return self._snapshots[key.broker_name].sizes_from(key.topic, key.queue_id, start, stop, bytes_max)
+    def limit_bytes(self, start: Mapping[QueueKey, int], end: Offsets, bytes_max: int) -> Offsets:
+        """Return an end about `bytes_max` bytes of records after `start`."""
+        return self._directory.limit_bytes(start, end, bytes_max)
 
     def _resolve(self, position: Position, which: str) -> Offsets:
         if position.mark is not None:
@@ -59,13 +102,29 @@ class SubscribedQueues:
         if position.timestamp_ms is not None:
             times = dict.fromkeys(self.bounds, position.timestamp_ms)
             return {key: self._at(key, time_ms, which) for key, time_ms in times.items()}
-        given = position.offsets or position.timestamps_ms
+        given = self._with_brokers(position.offsets or position.timestamps_ms)
         option = f"{which}Offsets" + ("" if position.offsets else "ByTimestamp")
         self._check_all_given(given, option)
         if position.timestamps_ms:
             return {key: self._at(key, given[key], which) for key in self.bounds}
         marks = {EARLIEST: self.earliest, LATEST: self.latest}
         return {key: marks[given[key]][key] if given[key] in marks else given[key] for key in self.bounds}
+
+    def _with_brokers(self, given: Offsets) -> Offsets:
+        """Give queues without a broker name that of the only broker of their topic."""
+        result: Offsets = {}
+        for key, number in given.items():
+            broker_name = key.broker_name
+            if broker_name == ANY_BROKER:
+                brokers = sorted({queue.broker_name for queue in self.bounds if queue.topic == key.topic})
+                if len(brokers) > 1:
+                    raise OptionError(
+                        f"offsets of topic {key.topic!r} must name the broker, one of {', '.join(brokers)}:"
+                        f' {{"{key.topic}":{{"{brokers[0]}":{{"0":23}}}}}}'
+                    )
+                broker_name = brokers[0] if brokers else ANY_BROKER
+            result[key._replace(broker_name=broker_name)] = number
+        return result
 
     def _check_all_given(self, given: Offsets, option: str) -> None:
         unknown = [key for key in given if key not in self.bounds]
@@ -96,16 +155,32 @@ class SubscribedQueues:
             first = start.get(key, 0)
             if bounds is None:
                 if first < stop:
+                    self._check_deleted(key)
                     self._lost(f"{key} was deleted, offsets {first} to {stop} were requested")
                 kept_end[key] = kept_start[key] = stop
                 continue
             if first < stop and first < bounds.earliest and key in start:
                 self._lost(f"{key} now starts at {bounds.earliest}, offset {first} was requested")
             if max(first, stop) > bounds.latest:
+                self._check_lag(key, first, stop)
+            if max(first, stop) > bounds.latest and not self._directory.is_of_replica(key):
                 self._lost(f"{key} ends at {bounds.latest}, offset {max(first, stop)} was requested")
             kept_end[key] = min(stop, bounds.latest)
             kept_start[key] = min(max(first, bounds.earliest), kept_end[key])
         return kept_start, kept_end
+
+    def _check_deleted(self, key: QueueKey) -> None:
+        """Raise `BrokerUnavailable` if a queue may exist although it was not found: its messages are not lost."""
+        if (why := self._directory.why_missing(key)) is not None:
+            raise BrokerUnavailable(f"{key} cannot be read now: {why}; restart the query when the broker is back")
+
+    def _check_lag(self, key: QueueKey, first: int, stop: int) -> None:
+        """Raise `BrokerUnavailable` if a replica, asked for the master, does not have the range yet."""
+        if self._directory.is_of_replica(key) and first < stop:
+            raise BrokerUnavailable(
+                f"{key}: its master does not answer, and its replica ends at {self.bounds[key].latest},"
+                f" offset {stop} was requested; restart the query when the master is back"
+            )
 
     def _lost(self, sentence: str) -> None:
         if self._options.fail_on_data_loss:
@@ -119,8 +194,17 @@ def _shown(keys: list[QueueKey]) -> str:
 
 
 @contextmanager
-def open_subscribed_queues(options: TopicOptions) -> Iterator[SubscribedQueues]:
-    """Yield the subscribed queues; files stay open for searches within the block."""
+def open_subscribed_queues(options: TopicOptions, *, must_exist: bool = True) -> Iterator[SubscribedQueues]:
+    """Yield the subscribed queues; files stay open for searches within the block.
+
+    In a cluster, `must_exist` demands that every topic that is subscribed by name exists and all brokers answer.
+    """
+    if options.cluster is not None:
+        from orbitlog.pipeline.network.cluster_queues import ClusterQueues
+        from orbitlog.pipeline.network.cluster_session import session_of
+
+        yield SubscribedQueues(options, ClusterQueues(options, session_of(options.cluster), must_exist=must_exist))
+        return
     with ExitStack() as stack:
         snapshots = {store.broker_name: stack.enter_context(StoreSnapshot(store)) for store in options.stores}
-        yield SubscribedQueues(options, snapshots)
+        yield SubscribedQueues(options, StoreQueues(options, snapshots))

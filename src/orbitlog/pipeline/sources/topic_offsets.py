@@ -14,6 +14,7 @@ from orbitlog.formats.java import INT_MAX, INT_MIN, LONG_MAX
 from orbitlog.pipeline.sources.broker_stores import OptionError
 
 EARLIEST, LATEST = -2, -1
+ANY_BROKER = ""  # in options of a cluster, whose brokers are known only when it is asked
 _TEXT_MAX = 8 * 1024 * 1024
 _FORM = 'write {"topic":{"broker":{"0":23,"1":-2}}}, or {"topic":{"0":23}} with one store'
 
@@ -50,8 +51,11 @@ def from_nested(value: Mapping[str, Any]) -> Offsets:
     }
 
 
-def parse_offsets(text: str, brokers: Sequence[str], option: str) -> Offsets:
-    """Parse a user's value of `option`: offsets, or times in milliseconds."""
+def parse_offsets(text: str, brokers: Sequence[str] | None, option: str) -> Offsets:
+    """Parse a user's value of `option`: offsets, or times in milliseconds.
+
+    Without `brokers` every name is accepted, and a queue without one belongs to `ANY_BROKER`.
+    """
     value = _json_object(text, option)
     result: Offsets = {}
     for topic, below in value.items():
@@ -65,12 +69,12 @@ def parse_offsets(text: str, brokers: Sequence[str], option: str) -> Offsets:
     return result
 
 
-def parse_assignment(text: str, brokers: Sequence[str]) -> frozenset[QueueKey]:
+def parse_assignment(text: str, brokers: Sequence[str] | None) -> frozenset[QueueKey]:
     """Parse `{"topic": [0, 1]}` or `{"topic": {"broker": [0, 1]}}`."""
     form = 'write {"topic":[0,1]}, or {"topic":{"broker":[0,1]}}'
     result: set[QueueKey] = set()
     for topic, below in _json_object(text, "assign", form).items():
-        by_broker = below if isinstance(below, dict) else {name: below for name in brokers}
+        by_broker = below if isinstance(below, dict) else {name: below for name in brokers or (ANY_BROKER,)}
         for broker_name, queue_ids in by_broker.items():
             _check_broker(broker_name, brokers, "assign")
             if not isinstance(queue_ids, list):
@@ -93,7 +97,9 @@ def _json_object(text: str, option: str, form: str = _FORM) -> dict[str, Any]:
     return value
 
 
-def _by_broker(topic: str, below: dict[str, Any], brokers: Sequence[str], option: str) -> dict[str, dict[str, Any]]:
+def _by_broker(
+    topic: str, below: dict[str, Any], brokers: Sequence[str] | None, option: str
+) -> dict[str, dict[str, Any]]:
     """Return the queues of each broker; without broker names they belong to the only store."""
     if all(isinstance(queues, dict) for queues in below.values()):
         for broker_name in below:
@@ -101,14 +107,16 @@ def _by_broker(topic: str, below: dict[str, Any], brokers: Sequence[str], option
         return below
     if any(isinstance(queues, dict) for queues in below.values()):
         raise OptionError(f"{option}: topic {topic!r} mixes brokers and queues; {_FORM}")
+    if brokers is None:
+        return {ANY_BROKER: below}
     if len(brokers) > 1:
         names = ", ".join(brokers)
         raise OptionError(f"{option}: topic {topic!r} must name the broker, one of {names}; {_FORM}")
     return {brokers[0]: below}
 
 
-def _check_broker(broker_name: str, brokers: Sequence[str], option: str) -> None:
-    if broker_name not in brokers:
+def _check_broker(broker_name: str, brokers: Sequence[str] | None, option: str) -> None:
+    if brokers is not None and broker_name not in brokers:
         raise OptionError(f"{option} names broker {broker_name!r}; the stores of the query are {', '.join(brokers)}")
 
 

@@ -1,6 +1,7 @@
-"""`spark.read.format("rocketmq")`: topics of stores, read through their ConsumeQueues as a batch or a stream.
+"""`spark.read.format("rocketmq")`: topics of stores or of a running cluster, as a batch or a stream.
 
     spark.read.format("rocketmq").option("storePath", "PATH").option("subscribe", "Orders").load()
+    spark.read.format("rocketmq").option("nameServer", "HOST:PORT").option("subscribe", "Orders").load()
 
 Options and columns: docs/spark.md. Spark imports this module in every session that discovers data sources, so heavy
 modules are imported inside functions.
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TopicSource(DataSource):
-    """Messages of topics, read through the ConsumeQueues of one or many stores."""
+    """Messages of topics, read from the ConsumeQueues of stores or from brokers."""
 
     @classmethod
     def name(cls) -> str:
@@ -97,7 +98,7 @@ class TopicReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         options = self._options
         pushed = self._filters.tags
-        if pushed is not None:
+        if pushed is not None and options.sql is None:
             options = replace(options, tags=tuple(sorted(pushed & set(options.tags) if options.tags else pushed)))
             if not options.tags:
                 return iter(())
@@ -117,14 +118,14 @@ def read_ranges(ranges: Sequence[QueueRange], request: RowRequest) -> Iterator[p
     """Read ranges in a worker, as batches with the user's columns."""
     from orbitlog.pipeline.runtime.worker_setup import set_up_worker
     from orbitlog.pipeline.sources.message_columns import RowMaker, columns_needed
-    from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, QueueScan, ScanRules
+    from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, ScanRules
+    from orbitlog.pipeline.sources.range_scan import open_scan
 
     set_up_worker()
     options = request.options
     rules = ScanRules(options.tags, options.check_crc, options.fail_on_data_loss)
     maker = RowMaker(request.schema, is_kafka=options.is_kafka, inflate=options.inflate)
-    scan = QueueScan(columns_needed(maker.needs, IDENTITY_COLUMNS), rules)
-    for queue_range in ranges:
-        for batch in scan.batches(queue_range):
-            if batch.num_rows:
-                yield maker.make(batch, queue_range.shape.broker_name)
+    scan = open_scan(columns_needed(maker.needs, IDENTITY_COLUMNS), rules, options.cluster, options.sql)
+    for queue_range, batch in scan.read(ranges):
+        if batch.num_rows:
+            yield maker.make(batch, queue_range.shape.broker_name)

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from orbitlog.pipeline.sources.message_columns import RowMaker
-from orbitlog.pipeline.sources.rate_limit import limit_bytes, limit_offsets
+from orbitlog.pipeline.sources.rate_limit import limit_offsets
 from orbitlog.pipeline.sources.read_plan import plan_ranges, plan_tasks
 from orbitlog.pipeline.sources.source_options import TopicOptions
 from orbitlog.pipeline.sources.subscribed_queues import SubscribedQueues, open_subscribed_queues
@@ -62,7 +62,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         committed = from_nested(start)
         self._warn_if_restarted()
-        with open_subscribed_queues(self._options) as queues:
+        with open_subscribed_queues(self._options, must_exist=False) as queues:
             latest = queues.latest if self._frozen is None else self._frozen
             # A queue that was deleted or truncated keeps its offset, so that `partitions` reports the loss.
             end = {**committed, **{key: max(stop, committed.get(key, 0)) for key, stop in latest.items()}}
@@ -76,7 +76,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = limit_offsets(start, end, self._options.offsets_per_trigger_max)
         if self._options.bytes_per_trigger_max is not None:
             present = {key: stop for key, stop in end.items() if key in queues.bounds}
-            end = {**end, **limit_bytes(start, present, self._options.bytes_per_trigger_max, queues.sizes_from)}
+            end = {**end, **queues.limit_bytes(start, present, self._options.bytes_per_trigger_max)}
         return end
 
     def _warn_if_restarted(self) -> None:
@@ -87,11 +87,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._began = True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        with open_subscribed_queues(self._options) as queues:
+        with open_subscribed_queues(self._options, must_exist=False) as queues:
             return nested(queues.latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        with open_subscribed_queues(self._options) as queues:
+        with open_subscribed_queues(self._options, must_exist=False) as queues:
             kept_start, kept_end = queues.clip_to_existing(from_nested(start), from_nested(end))
             ranges = plan_ranges(kept_start, kept_end, queues.shapes)
         return [InputPartition(task) for task in plan_tasks(ranges, self._options.partitions_min)]
@@ -103,4 +103,4 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: Spark keeps the offsets in the query's checkpoint."""
 
     def stop(self) -> None:
-        """Do nothing: no file stays open between calls."""
+        """Do nothing: no file stays open between calls, and the connections end with this process."""

@@ -289,7 +289,7 @@ def test_progress_counts_the_bytes_of_the_topic_alone(
 
 def stream_batch(request: ExportRequest, until: bool = False) -> tuple[dict[str, Any], list[Any]]:
     """Do what a new query does: find where the table is, plan, and have the tasks write; commits nothing."""
-    reader = ExportSource({"request": request.as_text()}).streamReader(struct("batch bigint, report binary"))
+    reader = ExportSource({"secretRequest": request.as_text()}).streamReader(struct("batch bigint, report binary"))
     assert isinstance(reader, ExportStreamReader)
     if until:
         reader.prepareForTriggerAvailableNow()

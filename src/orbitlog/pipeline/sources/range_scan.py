@@ -1,0 +1,34 @@
+"""Range scan: reads queue ranges in a worker, from a store or over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from orbitlog.pipeline.sources.queue_scan import QueueScan, ScanRules
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from orbitlog.pipeline.network.cluster_options import ClusterOptions
+    from orbitlog.pipeline.sources.read_plan import QueueRange
+
+
+class RangeScan(Protocol):
+    """Reads ranges as decoded batches."""
+
+    def read(self, ranges: Sequence[QueueRange]) -> Iterator[tuple[QueueRange, pa.RecordBatch]]:
+        """Yield the messages of ranges in order, with the range that each batch belongs to."""
+        ...
+
+
+def open_scan(
+    columns: list[str], rules: ScanRules, cluster: ClusterOptions | None = None, sql: str | None = None
+) -> RangeScan:
+    """Return a scan of stores, or of a cluster if one is given."""
+    if cluster is None:
+        return QueueScan(columns, rules)
+    from orbitlog.pipeline.network.cluster_session import session_of
+    from orbitlog.pipeline.network.pulled_batches import NetworkScan
+
+    return NetworkScan(session_of(cluster), columns, rules, sql)
