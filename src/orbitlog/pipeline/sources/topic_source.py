@@ -13,7 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +58,27 @@ class TopicSource(DataSource):
         from orbitlog.pipeline.sources.topic_stream import TopicStreamReader
 
         return TopicStreamReader(parse_topic_options(self.options, is_stream=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from orbitlog.pipeline.sink.sink_options import parse_sink_options
+        from orbitlog.pipeline.sink.topic_writer import TopicWriter
+
+        _refuse_overwrite(overwrite)
+        return TopicWriter(parse_sink_options(self.options, is_stream=False), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from orbitlog.pipeline.sink.sink_options import parse_sink_options
+        from orbitlog.pipeline.sink.topic_writer import TopicStreamWriter
+
+        _refuse_overwrite(overwrite)
+        return TopicStreamWriter(parse_sink_options(self.options, is_stream=True), schema)
+
+
+def _refuse_overwrite(overwrite: bool) -> None:
+    from orbitlog.pipeline.sources.broker_stores import OptionError
+
+    if overwrite:
+        raise OptionError("a topic cannot be overwritten; use mode append")
 
 
 class TopicReader(DataSourceReader):

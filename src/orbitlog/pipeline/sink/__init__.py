@@ -1,0 +1,1 @@
+"""Sink: writes DataFrames into topics of a cluster, with recognised repetitions, transactions and failed rows."""

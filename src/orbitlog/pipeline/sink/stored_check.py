@@ -1,0 +1,99 @@
+"""Stored check: asks brokers by message id which rows they have, through their index."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from orbitlog.client.consumer.received import decode_pulled
+from orbitlog.errors import RemotingError
+from orbitlog.formats.records import properties
+from orbitlog.pipeline.network.cluster_session import ClusterSession
+from orbitlog.pipeline.sink.sink_columns import SinkRow
+from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.consume_headers import QueryMessageRequest
+
+_QUERIES_AT_ONCE = 32
+_QUERY_SECONDS = 10.0
+_FOREVER_MS = 2**63 - 1
+_PAUSE_S = 0.5
+_GRACE_S = 3.0  # after a lost connection, how long a request may still be on its way into the log and the index
+
+
+class StoredCheck:
+    """Looks messages up at all brokers that may have them."""
+
+    def __init__(self, session: ClusterSession, brokers: Iterable[str] | None = None) -> None:
+        self._session = session
+        self._brokers = None if brokers is None else sorted(brokers)
+        self._limit = asyncio.Semaphore(_QUERIES_AT_ONCE)
+        self._addresses: list[str] | None = None
+
+    async def missing(self, rows: Sequence[SinkRow]) -> list[SinkRow]:
+        """Return the rows that no broker has."""
+        found = await asyncio.gather(*(self.is_stored(row.message.topic, row.message.unique_id) for row in rows))
+        return [row for row, is_found in zip(rows, found, strict=True) if not is_found]
+
+    async def is_stored(self, topic: str, unique_id: str) -> bool:
+        addresses = await self._masters()
+        return any(await asyncio.gather(*(self._has(address, topic, unique_id) for address in addresses)))
+
+    async def was_stored(self, address: str, topic: str, unique_id: str) -> bool:
+        """Return whether a request that got no answer was stored; wait for it, and for the broker, if necessary."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._session.options.broker_timeout_s
+        grace_until: float | None = None
+        while True:
+            try:
+                if await self._has(address, topic, unique_id):
+                    return True
+                grace_until = loop.time() + _GRACE_S if grace_until is None else grace_until
+                if loop.time() >= grace_until:
+                    return False
+            except RemotingError as error:
+                grace_until = None
+                if loop.time() >= deadline:
+                    raise BrokerUnavailable(
+                        f"{address} does not answer, so it is unknown whether it has message {unique_id} of {topic}:"
+                        f" {error}; the task fails and is repeated"
+                    ) from None
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _masters(self) -> list[str]:
+        """Return the masters that must be asked; raise `BrokerUnavailable` if one is not registered for long."""
+        if self._addresses is not None:
+            return self._addresses
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._session.options.broker_timeout_s
+        while True:
+            registered = await self._session.admin.brokers()
+            absent = [name for name in self._brokers or () if name not in registered]
+            if not absent:
+                wanted = registered if self._brokers is None else self._brokers
+                self._addresses = [registered[name] for name in wanted]
+                return self._addresses
+            if loop.time() >= deadline:
+                raise BrokerUnavailable(
+                    f"broker {absent[0]} has no registered master, and an interrupted write may have sent rows to it;"
+                    " start it, or delete the marks of the write to accept duplicates"
+                )
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _has(self, address: str, topic: str, unique_id: str) -> bool:
+        header = QueryMessageRequest(
+            topic=topic,
+            key=unique_id,
+            count_max=1,
+            begin_timestamp_ms=0,
+            end_timestamp_ms=_FOREVER_MS,
+            unique_key=True,
+        )
+        accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        async with self._limit:
+            answer = await self._session.link.invoke(
+                address, RequestCode.QUERY_MESSAGE, header, seconds=_QUERY_SECONDS, accept=accept
+            )
+        messages = decode_pulled(answer.body) if answer.body else ()
+        # Keys with the same hash may be returned.
+        return any(message.properties.get(properties.UNIQ_KEY) == unique_id for message in messages)

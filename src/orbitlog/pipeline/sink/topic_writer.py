@@ -1,0 +1,105 @@
+"""`df.write.format("rocketmq")` and `df.writeStream.format("rocketmq")`: rows as messages of topics.
+
+    df.write.format("rocketmq").mode("append").option("nameServer", "HOST:PORT").option("topic", "Orders").save()
+
+Options, columns and guarantees: docs/spark.md. Spark calls `write` in workers, `commit` and `abort` on the
+driver, and builds a new writer for each of them in a stream, so nothing is kept between calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from orbitlog.pipeline.sink.row_ids import WriteIdentity
+from orbitlog.pipeline.sink.sink_columns import SinkColumns
+from orbitlog.pipeline.sink.sink_marks import PartitionReport
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from orbitlog.pipeline.sink.sink_options import SinkOptions
+
+_BATCH_ID, _QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
+
+
+@dataclass
+class SinkCommit(WriterCommitMessage):
+    """The report of a task, and the write it belongs to."""
+
+    write_id: str
+    epoch: int
+    report: PartitionReport
+
+
+class TopicWriter(DataSourceArrowWriter):
+    """Writes a batch: one task for each partition."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = SinkColumns(schema, options.topic)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+
+        from orbitlog.pipeline.sink.partition_write import write_partition
+
+        context = TaskContext.get()
+        assert context is not None
+        identity = WriteIdentity(self._options.write_id, 0, context.partitionId())
+        is_retry = context.attemptNumber() > 0
+        report = write_partition(self._options, self._columns, identity, iterator, is_retry=is_retry)
+        return SinkCommit(identity.write_id, 0, report)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        from orbitlog.pipeline.sink.partition_write import commit_write
+
+        commit_write(self._options, self._options.write_id, 0, _reports(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        from orbitlog.pipeline.sink.partition_write import abort_write
+
+        abort_write(self._options, _reports(messages))
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches; the query id of the checkpoint and the batch id identify an epoch across restarts."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = SinkColumns(schema, options.topic)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+
+        from orbitlog.pipeline.sink.partition_write import write_partition
+
+        context = TaskContext.get()
+        assert context is not None
+        query_id, epoch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        assert query_id is not None, "Spark sets the query id of a stream"
+        assert epoch is not None, "Spark sets the batch id of a stream"
+        identity = WriteIdentity(query_id, int(epoch), context.partitionId())
+        is_retry = context.attemptNumber() > 0
+        report = write_partition(self._options, self._columns, identity, iterator, is_retry=is_retry)
+        return SinkCommit(identity.write_id, identity.epoch, report)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        from orbitlog.pipeline.sink.partition_write import commit_write
+
+        write_id = next((message.write_id for message in messages if isinstance(message, SinkCommit)), None)
+        if write_id is not None:
+            commit_write(self._options, write_id, batchId, _reports(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        from orbitlog.pipeline.sink.partition_write import abort_write
+
+        abort_write(self._options, _reports(messages))
+
+
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[PartitionReport]:
+    return [message.report for message in messages if isinstance(message, SinkCommit)]
