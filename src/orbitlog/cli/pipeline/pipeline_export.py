@@ -14,7 +14,7 @@ import click
 from orbitlog.cli.job_options import JobProgress, master_option, spark_session
 from orbitlog.cli.output.display_text import byte_count, byte_rate, counted
 from orbitlog.cli.output.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
+from orbitlog.cli.pipeline.pipeline_options import chosen_cluster, cluster_options, log_path_options, name_given_stores
 
 if TYPE_CHECKING:
     from orbitlog.pipeline.export.export_job import ExportedBatch
@@ -36,7 +36,7 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float |
 
 
 @click.command("export")
-@click.argument("stores", metavar="STORE...", nargs=-1, required=True)
+@click.argument("stores", metavar="[STORE...]", nargs=-1)
 @click.option("--topic", required=True, help="Topic to export.")
 @click.option(
     "--to", "target", required=True, type=click.Path(file_okay=False, path_type=Path), help="Directory of the table."
@@ -76,6 +76,7 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float |
 )
 @click.option("--ignore-loss", is_flag=True, help="Skip messages that were deleted or are damaged, instead of failing.")
 @master_option
+@cluster_options
 @log_path_options
 @partial(output_options, format_names=("-f", "--row-format"))  # --format selects the table format
 def command(
@@ -91,6 +92,9 @@ def command(
     batch_messages: int,
     ignore_loss: bool,
     master: str,
+    address: str | None,
+    context_name: str | None,
+    uses_tls: bool,
     config_path: Path | None,
     assignments: tuple[str, ...],
     output: Output,
@@ -98,15 +102,19 @@ def command(
     """Export a topic as a table partitioned by day, each message exactly once.
 
     A second run adds new messages; after a kill at any point, the next run resumes at the table's last batch. STORE is
-    a broker's storePathRootDir, or name=PATH to name it."""
+    a broker's storePathRootDir, or name=PATH to name it. With --name-server or --context messages are pulled from the
+    brokers of a cluster instead."""
     output.check(_FIELDS)
+    cluster = chosen_cluster(address, context_name, uses_tls=uses_tls)
+    if (cluster is None) != bool(stores):
+        raise click.UsageError("give the directories of stores, or a cluster with --name-server, but not both")
     from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
     from orbitlog.pipeline.export.export_stream import ExportQuery
     from orbitlog.pipeline.runtime.spark_runner import runner
     from orbitlog.pipeline.sources.json_columns import parse_json_columns
 
     request = ExportRequest(
-        stores=name_given_stores(stores, config_path, assignments),
+        stores=name_given_stores(stores, config_path, assignments) if stores else (),
         topic=topic,
         target=target.absolute(),
         table_format=table_format,
@@ -114,6 +122,7 @@ def command(
         starting=starting,
         batch_messages=batch_messages,
         fail_on_data_loss=not ignore_loss,
+        cluster=cluster,
     )
     messages = 0
 

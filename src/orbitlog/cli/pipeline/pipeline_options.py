@@ -1,4 +1,4 @@
-"""Options of `orbitlog pipeline` commands that read data sources: stores by name, and CommitLog directories."""
+"""Options of `orbitlog pipeline` commands: stores by name, CommitLog directories, and clusters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from orbitlog.cli.contexts import Cluster, choose_cluster
+from orbitlog.cli.name_completion import complete_contexts
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -41,3 +44,56 @@ def name_given_stores(stores: Iterable[str], config_path: Path | None, assignmen
         raise click.UsageError(str(error)) from error
     given = {key: text for key, text in texts.items() if key in LOG_PATH_SETTINGS}
     return with_log_paths(name_stores(list(stores)), None, given)
+
+
+def cluster_options(command: Command) -> Command:
+    """Add --name-server, --context and --tls; the command receives them as `address`, `context_name`, `uses_tls`."""
+    address = click.option(
+        "-n",
+        "--name-server",
+        "address",
+        metavar="HOST:PORT,...",
+        help="Name servers of a cluster; access keys come from --context or ORBITLOG_ACCESS_KEY, ..._SECRET_KEY.",
+    )
+    context = click.option(
+        "--context",
+        "context_name",
+        metavar="NAME",
+        shell_complete=complete_contexts,
+        help="Cluster by its name in `orbitlog context list`.",
+    )
+    tls = click.option("--tls", "uses_tls", is_flag=True, help="Connect to the cluster with TLS.")
+    return address(context(tls(command)))
+
+
+def chosen_cluster(address: str | None, context_name: str | None, *, uses_tls: bool) -> Any:
+    """Return the options of the cluster that is given, None if none is."""
+    if address is None and context_name is None:
+        if uses_tls:
+            raise click.UsageError("--tls is given without --name-server or --context")
+        return None
+    from orbitlog.pipeline.network.cluster_options import parse_cluster_options
+    from orbitlog.pipeline.sources.broker_stores import OptionError
+    from orbitlog.pipeline.sources.source_options import TOPIC_OPTIONS, OptionReader
+
+    options = _source_options(choose_cluster(address, context_name, uses_tls=uses_tls))
+    try:
+        return parse_cluster_options(OptionReader(options, TOPIC_OPTIONS))
+    except OptionError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _source_options(cluster: Cluster) -> dict[str, str]:
+    """Return a cluster of the command line as options of the data source."""
+    checks = {"full": "true", "ca": "ca", "none": "none"}
+    given = {
+        "nameServer": cluster.address,
+        "accessKey": cluster.access_key,
+        "secretKey": cluster.secret_key,
+        "tls": checks.get(cluster.tls),
+        "tlsCaFile": cluster.ca_file,
+        "tlsCertFile": cluster.cert_file,
+        "tlsKeyFile": cluster.key_file,
+        "tlsKeyPassword": cluster.key_password,
+    }
+    return {name: value for name, value in given.items() if value}
