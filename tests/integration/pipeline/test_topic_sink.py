@@ -17,10 +17,10 @@ from pyspark.sql import types as T
 
 from orbitlog.pipeline.network.cluster_session import close_sessions
 from orbitlog.pipeline.sink import partition_write
-from orbitlog.pipeline.sink.failed_rows import RowRefused
 from orbitlog.pipeline.sink.partition_write import RowsChanged, commit_write, write_partition
 from orbitlog.pipeline.sink.row_ids import WriteIdentity
 from orbitlog.pipeline.sink.row_sender import RowSender
+from orbitlog.pipeline.sink.side_tables import RowRefused
 from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_marks import PartitionReport
 from orbitlog.pipeline.sink.sink_options import SinkOptions, parse_sink_options
@@ -245,3 +245,21 @@ def test_broker_restart_during_a_write_loses_and_repeats_nothing(tmp_path: Path)
         report = write_partition(given, SinkColumns(SCHEMA, "T"), ONE, batches(), is_retry=False)
         assert report.sent == 40
         assert len(rows(running, "T")) == 40
+
+
+def test_sent_rows_are_recorded_with_their_places(broker: RunningBroker, tmp_path: Path) -> None:
+    schema = T.StructType([T.StructField("body", T.StringType()), T.StructField("_from", T.IntegerType())])
+    numbered = pa.RecordBatch.from_pydict(
+        {"body": [str(number) for number in range(20)], "_from": pa.array(range(20), pa.int32())}
+    )
+    given = options(broker, topic="Recorded", sentRowsPath=str(tmp_path), batchRows="6", maxRowsPerSecondPerTask="1000")
+    write(given, numbered, schema=schema)
+    recorded = {row["_from"]: row for row in pq.read_table(tmp_path).to_pylist()}
+    found = {int(row["body"]): row for row in rows(broker, "Recorded")}
+    assert recorded.keys() == found.keys() == set(range(20))
+    for number, row in found.items():
+        place = tuple(recorded[number][name] for name in ("topic", "uniqKey", "brokerName", "queueId", "queueOffset"))
+        assert place == ("Recorded", row["uniqKey"], row["brokerName"], row["queueId"], row["queueOffset"])
+        assert "_from" not in dict(row["properties"])
+    write(given, numbered, schema=schema, is_retry=True)
+    assert {row["queueId"] for row in pq.read_table(tmp_path).to_pylist()} == {None}

@@ -167,7 +167,7 @@ class ClusterQueues:
         return dict(zip(keys, sizes, strict=True))
 
     async def _first_records(self, key: QueueKey, queue_offset: int, count: int) -> bytes | None:
-        """Return some records from an offset on, None if there are none."""
+        """Return some records from an offset on, None after the last one."""
         queue, broker_id = MessageQueue(*key), self._broker_ids[key]
         for _ in range(_SKIPS_MAX):
             async with self._limit:

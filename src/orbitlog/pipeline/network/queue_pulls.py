@@ -135,7 +135,7 @@ class WindowPull:
         return self._subscription.expression != "*"
 
     async def _pull_with_retries(self, window: Window, queue_offset: int) -> PullResult:
-        """Return a response that advances; raise `BrokerUnavailable` if there is none until the time limit."""
+        """Return a response that advances; raise `BrokerUnavailable` at the time limit."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._session.options.broker_timeout_s
         pause, attempt = _FIRST_PAUSE_S, 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 StoreTimeAt = Callable[[int], Awaitable[int | None]]
-"""Returns the store time (ms) of the first message at or after an offset; None if there is none."""
+"""Returns the store time (ms) of the first message at or after an offset; None after the last one."""
 
 
 async def first_at_or_after(store_time_at: StoreTimeAt, earliest: int, latest: int, time_ms: int, hint: int) -> int:

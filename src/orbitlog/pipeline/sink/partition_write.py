@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from orbitlog.errors import OrbitlogError
 from orbitlog.pipeline.network.cluster_session import ClusterSession, session_of
-from orbitlog.pipeline.sink.failed_rows import write_failed_rows
 from orbitlog.pipeline.sink.half_commit import HalfCommit
 from orbitlog.pipeline.sink.row_ids import RowIds, WriteIdentity
 from orbitlog.pipeline.sink.row_sender import RowSender
+from orbitlog.pipeline.sink.side_tables import write_failed_rows, write_sent_rows
 from orbitlog.pipeline.sink.sink_columns import FailedRow, SinkColumns, SinkRow
 from orbitlog.pipeline.sink.sink_files import SinkFiles
 from orbitlog.pipeline.sink.sink_marks import PartitionReport, SinkMarks
@@ -41,7 +41,7 @@ def write_partition(
 ) -> PartitionReport:
     """Send the rows of a partition and return when all are acknowledged.
 
-    A partition that is marked as done is not sent again. If an earlier attempt may have sent rows (`is_retry`, or a
+    A partition that is marked as done is skipped. If an earlier attempt may have sent rows (`is_retry`, or a
     mark), each row is looked up first, and only missing ones are sent.
     """
     session, marks = session_of(options.cluster), marks_of(options)
@@ -105,6 +105,7 @@ def _send(  # noqa: PLR0917 - all parts of a partition
         raise
     failed = [*invalid, *sender.failed]
     write_failed_rows(options.failed_rows_path, identity, failed)
+    write_sent_rows(options.sent_rows_path, identity, sender.sent_rows)
     return PartitionReport(identity.partition, sender.sent, sender.found, len(failed), ids.digest, halves=sender.halves)
 
 

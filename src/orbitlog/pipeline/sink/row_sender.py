@@ -23,13 +23,14 @@ from orbitlog.formats.records.batch import batch_member_parts
 from orbitlog.formats.records.flags import TransactionType
 from orbitlog.formats.records.message_id import parse_offset_message_id
 from orbitlog.pipeline.network.cluster_session import ClusterSession
+from orbitlog.pipeline.network.pull_pace import PullPace
+from orbitlog.pipeline.sink.side_tables import SentRow
 from orbitlog.pipeline.sink.sink_columns import FailedRow, SinkRow
 from orbitlog.pipeline.sink.sink_marks import HalfMessage
 from orbitlog.pipeline.sink.sink_options import SinkOptions
 from orbitlog.pipeline.sink.stored_check import StoredCheck
 from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from orbitlog.wire.command import Command
 from orbitlog.wire.send_headers import SendMessageResponse, SendMessageV2Request
 
 _SEND_SECONDS = 10.0
@@ -70,6 +71,8 @@ class RowSender:
         self.found = 0
         self.failed: list[FailedRow] = []
         self.halves: list[HalfMessage] = []
+        self.sent_rows: list[SentRow] = []
+        self._pace = PullPace(options.rows_per_second_max)
 
     async def send(self, rows: Sequence[SinkRow]) -> None:
         """Send rows; return when all but `sendsInFlight` requests are acknowledged."""
@@ -115,6 +118,8 @@ class RowSender:
     async def _start(self, group: _Group) -> None:
         while len(self._tasks) >= self._options.sends_in_flight:
             await self._wait()
+        if pause := self._pace.pause(len(group.rows), time.monotonic()):
+            await asyncio.sleep(pause)
         previous = None if group.queue is None else self._last_of_queue.get(group.queue)
         task = asyncio.get_running_loop().create_task(self._deliver(group, previous))
         self._tasks.add(task)
@@ -134,6 +139,8 @@ class RowSender:
         if self._check is not None:
             rows = await self._check.missing(rows)
             self.found += len(group.rows) - len(rows)
+            missing = {id(row) for row in rows}
+            self._record([SentRow(row) for row in group.rows if id(row) not in missing])
         if rows:
             await self._send_or_split(group, rows)
 
@@ -175,6 +182,7 @@ class RowSender:
                 if not self._options.is_transactional and await self._ambiguous.was_stored(
                     address, message.topic, message.unique_id
                 ):
+                    self._record([SentRow(row, queue.broker_name, queue.queue_id) for row in rows])
                     return
             if queue is not None:
                 failed_broker = queue.broker_name
@@ -198,8 +206,18 @@ class RowSender:
             accept=tuple(STATUS_OF_CODE),
         )
         self._choice.sent(queue.broker_name, 0, _now_ms())
+        reply = SendMessageResponse.from_ext_fields(answer.ext_fields)
         if self._options.is_transactional:
-            self.halves.append(_half(queue, rows[0], answer))
+            self.halves.append(_half(queue, rows[0], reply))
+            self._record([SentRow(rows[0], queue.broker_name)])
+            return
+        # The members of a batch have successive offsets of one queue.
+        place = queue.broker_name, reply.queue_id
+        self._record([SentRow(row, *place, reply.queue_offset + number) for number, row in enumerate(rows)])
+
+    def _record(self, rows: list[SentRow]) -> None:
+        if self._options.sent_rows_path is not None:
+            self.sent_rows += rows
 
     def _encoded(self, queue: MessageQueue, rows: Sequence[SinkRow]) -> tuple[RequestCode, SendMessageV2Request, bytes]:
         group = self._options.producer_group
@@ -211,7 +229,11 @@ class RowSender:
                     message.body, properties.encode_properties(message.properties), message.flag
                 )
             batch = OutgoingBatch(queue.topic, [row.message.unique_id for row in rows], b"".join(parts))
-            return RequestCode.SEND_BATCH_MESSAGE, *batch_request(batch, queue, group, rows[0].message.unique_id)
+            header, body = batch_request(batch, queue, group, rows[0].message.unique_id)
+            # No id of the batch itself: Apache 4.9 appends the properties of a batch to each member, and the last
+            # UNIQ_KEY wins, so all rows would have the same id.
+            header.properties = properties.encode_properties({properties.WAIT: "true"}).decode()
+            return RequestCode.SEND_BATCH_MESSAGE, header, body
         message = rows[0].message
         transaction = TransactionType.NONE
         if self._options.is_transactional:
@@ -256,8 +278,7 @@ class RowSender:
         return matching[0]
 
 
-def _half(queue: MessageQueue, row: SinkRow, answer: Command) -> HalfMessage:
-    reply = SendMessageResponse.from_ext_fields(answer.ext_fields)
+def _half(queue: MessageQueue, row: SinkRow, reply: SendMessageResponse) -> HalfMessage:
     physical_offset = parse_offset_message_id(reply.message_id).physical_offset
     return HalfMessage(queue.topic, queue.broker_name, row.message.unique_id, reply.queue_offset, physical_offset)
 

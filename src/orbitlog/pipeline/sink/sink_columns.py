@@ -33,6 +33,8 @@ SINK_COLUMNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "deliverTimestamp": (("timestamp",), "deliver at this time"),
     "flag": (_NUMBERS, "the application's own flag"),
 }
+# Columns with this prefix are not sent; they are copied into the tables of sent and failed rows.
+SIDE_PREFIX = "_"
 _KAFKA_NAMES = {"value": "body", "key": "keys", "partition": "queueId"}
 # Set by clients and brokers: a copy of them would be wrong for the new message, or is given by another column.
 _NOT_COPIED = frozenset(
@@ -82,6 +84,8 @@ class SinkColumns:
         self._names: dict[str, str] = {}
         by_lower = {name.lower(): name for name in SINK_COLUMNS} | _KAFKA_NAMES
         for field in schema.fields:
+            if field.name.startswith(SIDE_PREFIX):
+                continue
             name = by_lower.get(field.name.lower())
             if name is None:
                 near = difflib.get_close_matches(field.name.lower(), by_lower, n=1)

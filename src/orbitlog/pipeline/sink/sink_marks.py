@@ -5,7 +5,7 @@
     <write id>/<epoch>/committing          before the first half message of the epoch is committed
 
 A partition without a mark has sent nothing. One that was begun may have sent anything, so each row is looked up before
-it is sent. One that is done is not sent again.
+it is sent. One that is done is skipped.
 """
 
 from __future__ import annotations

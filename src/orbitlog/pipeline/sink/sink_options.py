@@ -28,6 +28,8 @@ SINK_OPTIONS: Mapping[str, str] = {
     "writeId": "identity of a batch write: a second run with the same id and markPath sends only what is missing",
     "transactional": "rows become visible when the whole batch is committed (false)",
     "failedRowsPath": "directory of Parquet files for rows that no broker accepts; without it they fail the write",
+    "sentRowsPath": "directory of Parquet files that record the id, queue and offset of each row",
+    "maxRowsPerSecondPerTask": "maximum rate at which a task sends rows",
     "checkpointLocation": "given by Spark to streams",
     "path": "not used",
     "queryName": "given by Spark to streams",
@@ -48,6 +50,8 @@ class SinkOptions:
     write_id: str
     is_transactional: bool
     failed_rows_path: str | None
+    sent_rows_path: str | None = None
+    rows_per_second_max: int | None = None
 
 
 def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
@@ -78,6 +82,8 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
         write_id=reader.text("writeId") or uuid.uuid4().hex,
         is_transactional=reader.truth("transactional", False),
         failed_rows_path=reader.text("failedRowsPath"),
+        sent_rows_path=reader.text("sentRowsPath"),
+        rows_per_second_max=reader.number("maxRowsPerSecondPerTask"),
     )
 
 

@@ -251,7 +251,7 @@ def _cluster(reader: OptionReader) -> ClusterOptions | None:
     given = [name for name in _STORE_ONLY if reader.has(name)]
     if given:
         shown = "load(path)" if given[0] == "path" else given[0]
-        raise OptionError(f"{shown} is for reading files, but nameServer is given, too; give one of them")
+        raise OptionError(f"{shown} is for reading files, but nameServer is given; give one of them")
     return parse_cluster_options(reader)
 
 
