@@ -29,7 +29,7 @@ from orbitlog.pipeline.sources.topic_source import TopicSource
 from tests.interop.harness.clients import Client
 from tests.interop.harness.matrix import java_clients
 from tests.interop.harness.processes import JsonObject
-from tests.interop.test_sending import stored
+from tests.interop.harness.stored_messages import stored
 from tests.support.source_runs import Stream, read_batch
 
 pytestmark = pytest.mark.interop

@@ -15,8 +15,8 @@ from orbitlog.cli.main import cli
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.pipeline.export.export_job import ExportRequest, export_topic, open_table
 from orbitlog.pipeline.export.export_plan import ExportState
-from orbitlog.pipeline.network.cluster_options import ClusterOptions
 from orbitlog.pipeline.network.cluster_session import close_sessions
+from orbitlog.pipeline.network.network_options import ClusterOptions
 from orbitlog.pipeline.sources.broker_stores import BrokerStore
 from orbitlog.testing.running_broker import RunningBroker
 from tests.support.exported_rows import read_table

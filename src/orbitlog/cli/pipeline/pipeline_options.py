@@ -72,7 +72,7 @@ def chosen_cluster(address: str | None, context_name: str | None, *, uses_tls: b
         if uses_tls:
             raise click.UsageError("--tls is given without --name-server or --context")
         return None
-    from orbitlog.pipeline.network.cluster_options import parse_cluster_options
+    from orbitlog.pipeline.network.network_options import parse_cluster_options
     from orbitlog.pipeline.sources.broker_stores import OptionError
     from orbitlog.pipeline.sources.source_options import TOPIC_OPTIONS, OptionReader
 

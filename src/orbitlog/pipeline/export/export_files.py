@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orbitlog.jobs.local_runner import TaskReport
-from orbitlog.pipeline.network.cluster_options import ClusterOptions
+from orbitlog.pipeline.network.network_options import ClusterOptions
 from orbitlog.pipeline.sources.json_columns import JsonColumns
 from orbitlog.pipeline.sources.message_columns import MESSAGE_COLUMNS, Rows, columns_needed, constant_codes
 from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, ScanRules

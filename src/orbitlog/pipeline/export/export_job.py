@@ -21,7 +21,7 @@ from orbitlog.jobs.local_runner import PhaseProgress, Runner, TaskReport, phase_
 from orbitlog.pipeline.export.export_files import ExportTask, export_schema, write_task
 from orbitlog.pipeline.export.export_plan import ExportBatch, ExportError, ExportState, plan_batch
 from orbitlog.pipeline.export.parquet_export import ParquetTable
-from orbitlog.pipeline.network.cluster_options import ClusterOptions
+from orbitlog.pipeline.network.network_options import ClusterOptions
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, log_path_options
 from orbitlog.pipeline.sources.json_columns import JsonColumns, parse_json_columns
 from orbitlog.pipeline.sources.queue_scan import record_bytes

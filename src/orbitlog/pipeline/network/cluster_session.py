@@ -16,7 +16,7 @@ from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.loop_thread import LoopThread
 from orbitlog.client.connection.routes import Routes
 from orbitlog.client.consumer.group_link import GroupLink
-from orbitlog.pipeline.network.cluster_options import ClusterOptions
+from orbitlog.pipeline.network.network_options import ClusterOptions
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.remoting.request_dispatch import not_supported
 from orbitlog.wire.command import Command

@@ -85,6 +85,7 @@ def _send(  # noqa: PLR0917 - all parts of a partition
     ids = RowIds(identity)
     sender: RowSender = session.run(_opened(session, options, check))
     invalid: list[FailedRow] = []
+    is_finished = False
     try:
         for batch in batches:
             rows: list[SinkRow] = []
@@ -100,9 +101,10 @@ def _send(  # noqa: PLR0917 - all parts of a partition
             if options.failed_rows_path is None:
                 write_failed_rows(None, identity, invalid)
         session.run(sender.finish())
-    except BaseException:
-        session.run(sender.cancel())
-        raise
+        is_finished = True
+    finally:
+        if not is_finished:
+            session.run(sender.cancel())
     failed = [*invalid, *sender.failed]
     write_failed_rows(options.failed_rows_path, identity, failed)
     write_sent_rows(options.sent_rows_path, identity, sender.sent_rows)

@@ -90,4 +90,4 @@ class SinkMarks:
             return
         for name in self._files.names(write_id):
             if name.isdecimal() and int(name) <= epoch - _EPOCHS_KEPT:
-                self._files.delete(f"{write_id}/{name}")
+                self._files.delete_directory(f"{write_id}/{name}")

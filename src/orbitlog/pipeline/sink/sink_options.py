@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orbitlog.errors import FormatError
 from orbitlog.formats.names import check_group, check_topic
-from orbitlog.pipeline.network.cluster_options import CONNECTION_OPTIONS, ClusterOptions, parse_cluster_options
+from orbitlog.pipeline.network.network_options import CONNECTION_OPTIONS, ClusterOptions, parse_cluster_options
 from orbitlog.pipeline.sources.broker_stores import OptionError
 from orbitlog.pipeline.sources.source_options import OptionReader
 

@@ -10,7 +10,7 @@ from orbitlog.pipeline.sources.queue_scan import QueueScan, ScanRules
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from orbitlog.pipeline.network.cluster_options import ClusterOptions
+    from orbitlog.pipeline.network.network_options import ClusterOptions
     from orbitlog.pipeline.sources.read_plan import QueueRange
 
 

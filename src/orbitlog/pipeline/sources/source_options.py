@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from orbitlog.errors import BadExpression
 from orbitlog.filters.sql_parser import parse_expression
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT, SPLIT_BYTES_MIN
-from orbitlog.pipeline.network.cluster_options import (
+from orbitlog.pipeline.network.network_options import (
     CONNECTION_OPTIONS,
     PULL_OPTIONS,
     ClusterOptions,

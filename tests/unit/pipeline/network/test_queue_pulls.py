@@ -14,7 +14,7 @@ from orbitlog.client.consumer.group_link import PullResult
 from orbitlog.errors import BrokerRefused, ConnectFailed
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.pipeline.network import queue_pulls
-from orbitlog.pipeline.network.cluster_options import ClusterOptions
+from orbitlog.pipeline.network.network_options import ClusterOptions
 from orbitlog.pipeline.network.queue_pulls import PulledRecords, PullPipeline, WindowCutter
 from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from orbitlog.pipeline.network.cluster_options import ClusterOptions, TlsOptions
+from orbitlog.pipeline.network.network_options import ClusterOptions, TlsOptions
 from orbitlog.pipeline.sources.broker_stores import OptionError
 from orbitlog.pipeline.sources.source_options import TopicOptions, parse_topic_options
 from orbitlog.pipeline.sources.topic_offsets import ANY_BROKER, QueueKey
