@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from logging.handlers import MemoryHandler
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
 
@@ -30,6 +30,9 @@ from orbitlog.observe.metrics_settings import EXPORTER, PROM, PROM_PORT
 from orbitlog.settings.atomic_file import create_directory
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.tls_settings import check_tls
+
+if TYPE_CHECKING:
+    from orbitlog.cli.serve.service_notify import ServiceNotifier
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -291,17 +294,31 @@ async def _serve(served: Served, as_json: bool) -> None:
         loop.add_signal_handler(number, stop_now)
     if os.environ.get(ENDS_WITH_INPUT):
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, loop, stopped)
+    notifier = _service_notifier()
     try:
         facts = await _started(served)
         for fields in [facts] if isinstance(facts, Mapping) else facts:
             _print_ready(fields, as_json)
+        if notifier is not None:
+            notifier.ready()
         # Deferred: clients that waited for the ready line send their first requests now.
         loop.call_later(_COLLECTOR_DELAY_SECONDS, _reduce_collections)
         await stopped.wait()
         log.info("stopping")
+        if notifier is not None:
+            notifier.stopping()
     finally:
         await served.stop()
     log.info("stopped")
+
+
+def _service_notifier() -> ServiceNotifier | None:
+    """Return the notifier of the service manager; None if none started this process."""
+    if not os.environ.get("NOTIFY_SOCKET"):
+        return None
+    from orbitlog.cli.serve.service_notify import ServiceNotifier
+
+    return ServiceNotifier(os.environ)
 
 
 def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
