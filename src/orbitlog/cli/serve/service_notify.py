@@ -57,7 +57,7 @@ class ServiceNotifier:
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float:
-    """Return half of the interval of the watchdog; 0 if there is none, or it is that of another process."""
+    """Return half of the interval of the watchdog; 0 without one, and for that of another process."""
     interval = environment.get(_WATCHDOG_INTERVAL, "")
     process = environment.get(_WATCHDOG_PROCESS, "")
     if not (interval.isascii() and interval.isdigit() and len(interval) <= _DIGITS_MAX):
