@@ -65,7 +65,7 @@ class ConsoleSite:
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
         parts = urlsplit(self.url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=20)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
         try:
             cookie = {"cookie": self.cookie} if self.cookie else {}
             connection.request(method, path, body, {**cookie, **(headers or {})})

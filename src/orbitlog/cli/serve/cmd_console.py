@@ -73,6 +73,13 @@ def require_console_packages() -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory of users, audit log and replay records [~/.local/share/orbitlog/console].",
 )
+@click.option(
+    "--store",
+    "stores",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory of a store to look into, without a broker; repeatable.",
+)
 @click.option("--write", "may_write", is_flag=True, help="Allow changes.")
 @click.option(
     "--public-url", default="", help="Address of the console if a proxy serves it, e.g. https://mq.example.org."
@@ -96,6 +103,7 @@ def command(
     context_names: tuple[str, ...],
     uses_tls: bool,
     data_directory: Path | None,
+    stores: tuple[Path, ...],
     may_write: bool,
     public_url: str,
     stuck_after: float,
@@ -109,6 +117,7 @@ def command(
         return
     from orbitlog.console.console_options import ConsoleOptions
     from orbitlog.console.console_server import ConsoleServer
+    from orbitlog.console.explorer.store_reading import named_stores
 
     if public_url and not public_url.startswith(("http://", "https://")):
         raise WrongUse(f"--public-url {public_url!r} does not begin with http:// or https://")
@@ -119,7 +128,8 @@ def command(
         data_directory=directory,
         host=host,
         port=port,
-        clusters=_clusters(address, context_names, uses_tls),
+        clusters=() if stores and not (address or context_names) else _clusters(address, context_names, uses_tls),
+        stores=named_stores(stores),
         may_write=may_write,
         public_url=public_url,
         stuck_after_seconds=stuck_after,

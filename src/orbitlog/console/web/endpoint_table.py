@@ -14,6 +14,7 @@ from orbitlog.console.views import (
 from orbitlog.console.views.answers import Answer, ListQuery
 from orbitlog.console.views.message_filter import FilterQuery, MessageQuery
 from orbitlog.console.web.endpoint import Call, Endpoint
+from orbitlog.console.web.store_endpoints import STORE_ENDPOINTS
 
 
 class ClusterRow(Answer, kw_only=True):
@@ -211,4 +212,4 @@ MESSAGE_ENDPOINTS = (
         is_live=False,
     ),
 )
-ENDPOINTS: tuple[Endpoint, ...] = (*CLUSTER_ENDPOINTS, *MESSAGE_ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (*CLUSTER_ENDPOINTS, *MESSAGE_ENDPOINTS, *STORE_ENDPOINTS)
