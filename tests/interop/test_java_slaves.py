@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.interop.harness.clients import Client
-from tests.interop.harness.cluster import BROKER_NAME, Ports, server_command, start_broker
+from tests.interop.harness.cluster import Ports
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages
-from tests.interop.harness.processes import ServerProcess
-from tests.interop.harness.store_copies import CATCH_UP_SECONDS, FILES, RESTARTS, has_same_log, queue_files
+from tests.interop.harness.processes import java_command, run_program
+from tests.interop.harness.replicas import java_slave, table_of
+from tests.interop.harness.store_copies import (
+    CATCH_UP_SECONDS,
+    FILES,
+    RESTARTS,
+    TABLES,
+    has_same_log,
+    kinds,
+    queue_files,
+)
 from tests.interop.harness.systems import OrbitlogSystem
 
 pytestmark = pytest.mark.interop
 
 OK, SLAVE_NOT_AVAILABLE = "SEND_OK", "SLAVE_NOT_AVAILABLE"
-
-
-@contextmanager
-def java_slave(packages: ApachePackages, directory: Path, master: OrbitlogSystem) -> Iterator[ServerProcess]:
-    """A slave that finds its master through the name server; killed when the block ends."""
-    directory.mkdir(parents=True, exist_ok=True)
-    name_server_port = int(master.name_server_address.rpartition(":")[2])
-    ports = Ports(name_server_port, Ports.find().broker)
-    settings = {**FILES, "brokerRole": "SLAVE", "brokerId": 1, "brokerName": BROKER_NAME}
-    slave = start_broker(
-        server_command(packages, directory),
-        directory,
-        ports,
-        directory / "store",
-        {**settings, "brokerIP2": "127.0.0.1"},
-    )
-    try:
-        yield slave
-    finally:
-        slave.kill()
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
@@ -48,7 +35,7 @@ def test_log_of_a_java_slave_equals_the_masters(
 ) -> None:
     """Killed and restarted amid sends, over more than five segments."""
     packages, driver = packages_of(version), driver_of(f"java-{version}")
-    settings = {**FILES, "compat": version[:3]}
+    settings = {**FILES, "compat": version[:3], "transactionCheckInterval": 3_600_000}
     # Java slaves ask for the topic table on the VIP port.
     master = OrbitlogSystem(tmp_path / "ours", tmp_path / "ours" / "store", settings, Ports.find())
     slave_store = tmp_path / "slave" / "store"
@@ -57,22 +44,25 @@ def test_log_of_a_java_slave_equals_the_masters(
     try:
         topic = client.topic("Copied")
         producer = client.producer()
-        client.send(producer, topic, count=500, bytesMax=3000, seed=1)
+        client.send(producer, topic, count=500, bytesMax=8000, seed=1)
         for number in range(RESTARTS):
-            with java_slave(packages, tmp_path / "slave", master):
+            with java_slave(packages, tmp_path / "slave", master.name_server_address):
                 client.eventually(lambda: has_same_log(master.store, slave_store), "the same log", CATCH_UP_SECONDS)
-                client.send(producer, topic, count=500, bytesMax=3000, seed=2 + number)  # then killed
-        with java_slave(packages, tmp_path / "slave", master):
-            client.send(producer, topic, verb="batch", count=20, body="batch")
-            client.send(producer, topic, count=5, body="later", delayLevel=1)
+                client.send(producer, topic, count=500, bytesMax=8000, seed=2 + number)  # then killed
+        with java_slave(packages, tmp_path / "slave", master.name_server_address):
+            arguments = [master.name_server_address, master.broker_address, "Kinds"]
+            run_program(java_command(packages, tmp_path / "kinds"), "SendSome", [*arguments, *kinds(version)])
             client.eventually(lambda: has_same_log(master.store, slave_store), "the same log", CATCH_UP_SECONDS)
             client.eventually(
                 lambda: queue_files(slave_store, topic) == queue_files(master.store, topic), "the same queues"
             )
             assert len(list((master.store / "commitlog").iterdir())) >= 6
-            if version == "4.9.7":  # 5.5.0 copies tables for the first time after a minute
-                table = slave_store / "config" / "topics.json"
-                client.eventually(lambda: topic in json.loads(table.read_text())["topicConfigTable"], "the topic table")
+            for name, key in TABLES:  # 5.5.0 copies them for the first time after a minute
+                client.eventually(
+                    lambda name=name, key=key: table_of(slave_store, name, key) == table_of(master.store, name, key),
+                    f"the same {name}",
+                    CATCH_UP_SECONDS,
+                )
     finally:
         client.close()
         master.kill()
@@ -95,7 +85,7 @@ def test_sync_master_acknowledges_only_what_the_java_slave_has(
             return str(sent["status"])
 
         assert status() == SLAVE_NOT_AVAILABLE
-        with java_slave(packages, tmp_path / "slave", master):
+        with java_slave(packages, tmp_path / "slave", master.name_server_address):
             client.eventually(lambda: status() == OK, "a send with a slave", CATCH_UP_SECONDS)
             acknowledged = client.send(producer, topic, count=300, bytesMax=2000, seed=7)
             assert {sent["status"] for sent in acknowledged} == {OK}

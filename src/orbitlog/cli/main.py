@@ -111,6 +111,11 @@ COMMANDS = {
         "Run a broker: serve a store to clients and register with name servers.",
         is_server=True,
     ),
+    "mirror": LazyCommand(
+        "orbitlog.cli.serve.cmd_mirror",
+        "Follow a broker of a running cluster, Apache's or Orbitlog's; serve the copy, and take over on command.",
+        is_server=True,
+    ),
     "send": LazyCommand("orbitlog.cli.cluster.cmd_send", "Send messages to a topic of a running cluster."),
     "tail": LazyCommand(
         "orbitlog.cli.cluster.cmd_tail", "Print the messages of TOPIC as they arrive, until interrupted."

@@ -2,6 +2,9 @@
 
 The first report states the end of the slave's log, later ones acknowledge what it has appended. A transfer that does
 not continue the log closes the connection; nothing is overwritten.
+
+An observer acknowledges nothing: its later reports state offset 0, which keep the connection open and which no master
+counts as a copy.
 """
 
 from __future__ import annotations
@@ -26,22 +29,35 @@ class ReplicaStore(Protocol):
     @property
     def received_to(self) -> int: ...
     def append_replicated(self, physical_offset: int, data: bytes) -> None: ...
+    def drop_incomplete(self) -> None: ...
 
 
 class MasterLimits(NamedTuple):
-    """Times of a connection to a master."""
+    """Times of a connection to a master, and whether this slave acknowledges."""
 
     heartbeat_s: float
     silence_s: float
+    acknowledges: bool = True
 
 
 class MasterConnection(asyncio.Protocol):
-    """One connection to a master, until it is closed; `appended` is called after each read that added bytes."""
+    """One connection to a master, until it is closed; `appended` is called after each read that added bytes.
 
-    def __init__(self, store: ReplicaStore, limits: MasterLimits, appended: Callable[[], None]) -> None:
+    An empty store must get its first bytes from `first_offset` on, if that is given.
+    """
+
+    def __init__(
+        self,
+        store: ReplicaStore,
+        limits: MasterLimits,
+        appended: Callable[[], None],
+        first_offset: int | None = None,
+    ) -> None:
         self._store = store
         self._limits = limits
         self._appended = appended
+        self._first_offset = first_offset
+        self._has_answered = False
         self._decoder = TransferDecoder()
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -57,7 +73,7 @@ class MasterConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
-        self._report()
+        self._write_report(self._store.received_to or self._first_offset or 0)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end(f"connection lost: {error}" if error else "the master closed the connection")
@@ -78,6 +94,11 @@ class MasterConnection(asyncio.Protocol):
         # Also after an error: what was appended before it is in the log.
         if self._store.received_to > received_before:
             self._appended()
+            if self._limits.acknowledges:
+                self._report()
+        if not (self._limits.acknowledges or self._has_answered):
+            # Not earlier: a Java master that reads both reports at once takes the last one for the request.
+            self._has_answered = True
             self._report()
 
     def _take(self, transfer: Transfer) -> None:
@@ -88,12 +109,19 @@ class MasterConnection(asyncio.Protocol):
                 f"the master continues at offset {transfer.physical_offset}, but this log ends at {received_to};"
                 " nothing was overwritten. Start this slave with an empty store"
             )
+        if not received_to and self._first_offset not in (None, transfer.physical_offset):
+            raise WireError(
+                f"the master starts at offset {transfer.physical_offset}, not at {self._first_offset} as requested"
+            )
         if transfer.body:
             self._store.append_replicated(transfer.physical_offset, transfer.body)
 
     def _report(self) -> None:
+        self._write_report(self._store.received_to if self._limits.acknowledges else 0)
+
+    def _write_report(self, physical_offset: int) -> None:
         if self._transport is not None:
-            self._transport.write(encode_report(self._store.received_to))
+            self._transport.write(encode_report(physical_offset))
             self.written_s = self._loop.time()
 
     def tick(self, now_s: float) -> None:
@@ -102,7 +130,7 @@ class MasterConnection(asyncio.Protocol):
         self.bytes_per_second, self._received_before = received_to - self._received_before, received_to
         if now_s - self.read_s > self._limits.silence_s:
             self.close(f"nothing was received for {self._limits.silence_s:g} s")
-        elif now_s - self.written_s > self._limits.heartbeat_s:
+        elif now_s - self.written_s > self._limits.heartbeat_s and (self._limits.acknowledges or self._has_answered):
             self._report()
 
     def close(self, reason: str) -> None:

@@ -33,7 +33,8 @@ class LinkStatus(NamedTuple):
 class MasterLink:
     """The connection of one slave. `run_once` follows the master until the connection ends; call it in a loop.
 
-    `check` is awaited before each connection, and raises `ReplicaMismatch` if the stores do not fit.
+    `prepare` is awaited before each connection. It raises `ReplicaMismatch` if the stores do not fit, and returns the
+    offset from which an empty store must be sent, or None for any.
     """
 
     def __init__(
@@ -41,12 +42,12 @@ class MasterLink:
         store: ReplicaStore,
         limits: MasterLimits,
         appended: Callable[[], None],
-        check: Callable[[], Awaitable[None]],
+        prepare: Callable[[], Awaitable[int | None]],
     ) -> None:
         self._store = store
         self._limits = limits
         self._appended = appended
-        self._check = check
+        self._prepare = prepare
         self._address = ""
         self._address_changed = asyncio.Event()
         self._connection: MasterConnection | None = None
@@ -89,12 +90,14 @@ class MasterLink:
 
     async def _follow_once(self) -> tuple[str, bool]:
         """Follow the master until the connection ends; return why it did, and whether the stores do not fit."""
-        await self._check()
+        # The rest of an incomplete record may be that of another one: this master may have lost its last bytes.
+        self._store.drop_incomplete()
+        first_offset = await self._prepare()
         host, port = split_address(self._address)
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_CONNECT_S):
             _, connection = await loop.create_connection(
-                lambda: MasterConnection(self._store, self._limits, self._appended), host, port
+                lambda: MasterConnection(self._store, self._limits, self._appended, first_offset), host, port
             )
         self._connection = connection
         log.info("connected to master %s; the log ends at %d", self._address, self._store.received_to)

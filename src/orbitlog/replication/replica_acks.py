@@ -19,6 +19,8 @@ class ReplicaProgress:
     requested_from: int
     sent_to: int
     acked_to: int = -1
+    is_observer: bool = False
+    """Whether it reports less than it asked for: it follows the log, and acknowledges nothing."""
 
     def acknowledge(self, physical_offset: int) -> None:
         """Take a report of the slave's end; raise `WireError` if a slave that follows this log cannot have it.
@@ -29,6 +31,7 @@ class ReplicaProgress:
             raise WireError(f"HA report: end {physical_offset} is past {self.sent_to}, the end of what it was sent")
         if physical_offset < self.acked_to:
             raise WireError(f"HA report: end {physical_offset} is before {self.acked_to}, which it reported earlier")
+        self.is_observer = physical_offset < self.requested_from
         if physical_offset > self.requested_from:
             self.acked_to = physical_offset
 
@@ -71,5 +74,7 @@ class ReplicaAcks:
         """Return whether enough slaves are connected, and near enough to `end`, that a send may wait for them."""
         if end <= self.replicated_to:
             return True
-        near = sum(replica.lag_bytes(end) < self._lag_bytes_max for replica in self._replicas)
+        near = sum(
+            not replica.is_observer and replica.lag_bytes(end) < self._lag_bytes_max for replica in self._replicas
+        )
         return near >= self._slaves_needed

@@ -32,6 +32,8 @@ class SlaveStatus(NamedTuple):
     acked_to: int
     lag_bytes: int
     bytes_per_second: int
+    is_observer: bool = False
+    """Whether it acknowledges nothing; its lag is not known."""
 
 
 class SlaveHub:
@@ -87,6 +89,7 @@ class SlaveHub:
                 progress.acked_to,
                 progress.lag_bytes(end),
                 connection.bytes_per_second,
+                progress.is_observer,
             )
             for connection in self._connections
             if (progress := connection.progress) is not None

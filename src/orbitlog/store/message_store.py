@@ -218,6 +218,11 @@ class MessageStore(StoreReads):
                     self._dispatcher.dispatched_to = physical_offset
             self._appender.messages_appended += replica.append(physical_offset, data)
 
+    def drop_incomplete(self) -> None:
+        """Forget the incomplete last record that a slave received, before it follows a master on a new connection."""
+        if self._replica is not None:
+            self._replica.drop_incomplete()
+
     # Dispatch
 
     def dispatch_once(self, max_bytes: int = 4 * 1024 * 1024, *, each: bool = True) -> list[Arrival]:

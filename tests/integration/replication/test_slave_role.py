@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from orbitlog.formats.names import HALF_TOPIC
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.wire.bodies.body_json import read_body
@@ -165,6 +166,46 @@ def test_slave_whose_store_does_not_fit_follows_nothing(
         }
         assert expected[kind] in caplog.text
         assert files_of(tmp_path / "slave", "commitlog") == before
+
+    run_pair(tmp_path, work)
+
+
+def test_slave_keeps_the_queues_of_system_topics_that_the_master_does_not_list(tmp_path: Path) -> None:
+    """A 4.9.7 master has no entry for the topic of half messages."""
+
+    async def work(pair: Pair) -> None:
+        assert (await pair.master.send(properties={"TRAN_MSG": "true"})).code == ResponseCode.SUCCESS
+        topics = pair.master.broker.state.topics
+        topics._topics.pop(HALF_TOPIC)
+        topics.touch()
+        for _ in range(2):  # the second start creates the topic, and copies the table without it
+            async with pair.slave() as slave:
+                state = slave.broker.state
+                await pair.copied(slave)
+                await until(lambda state=state: state.topics.find(HALF_TOPIC) is None)
+                assert state.max_offset(HALF_TOPIC, 0) == 1
+
+    run_pair(tmp_path, work)
+
+
+def test_tables_of_a_master_with_another_history_are_not_copied(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They would delete the topics of this slave with their queues."""
+
+    async def write_own() -> None:
+        async with desk_at(tmp_path / "slave") as desk:
+            await send_all(desk, 2, topic="Own")
+
+    async def work(pair: Pair) -> None:
+        await send_all(pair.master, 5)
+        await write_own()
+        async with pair.slave() as slave:
+            with caplog.at_level(logging.ERROR):
+                await until(lambda: "another history" in caplog.text)
+            await slave.broker.slave._copy_tables()
+            assert slave.broker.state.topics.find("Own") is not None
+            assert len(records(await slave.pull("Own"))) == 2
 
     run_pair(tmp_path, work)
 

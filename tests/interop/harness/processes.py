@@ -66,6 +66,10 @@ class ServerProcess:
                 raise ServerFailed(f"{self.name} is not ready after {seconds_max:.0f} s\n{self.log_tail()}")
             time.sleep(0.1)
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, such as SIGSTOP."""
+        self._process.send_signal(number)
+
     def stop(self) -> None:
         """Ask it to end and wait; it must do so by itself."""
         if self.is_running:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 SEGMENT_BYTES = 1024 * 1024
@@ -12,7 +15,14 @@ FILES = {
     "maxIndexNum": 4000,
 }
 CATCH_UP_SECONDS = 120
-RESTARTS = 5
+# Restarts of a slave amid sends; each brings at least 500 messages.
+RESTARTS = int(os.environ.get("ORBITLOG_INTEROP_RESTARTS", "20"))
+TABLES = (
+    ("topics.json", "topicConfigTable"),
+    ("subscriptionGroup.json", "subscriptionGroupTable"),
+    ("consumerOffset.json", "offsetTable"),
+    ("delayOffset.json", "offsetTable"),
+)
 
 
 def has_same_log(master: Path, slave: Path) -> bool:
@@ -28,3 +38,21 @@ def has_same_log(master: Path, slave: Path) -> bool:
 def queue_files(store: Path, topic: str) -> dict[str, bytes]:
     root = store / "consumequeue" / topic
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def kinds(version: str) -> list[str]:
+    """Return the words that make `SendSome` send messages of all kinds of a version, and consume some of them."""
+    timers = ["timer"] if version.startswith("5") else []
+    return ["plain", "keys", "unicode", "batch", "ordered", "large", "delayed", "transactions", *timers, "consume"]
+
+
+def assert_sound_files(store: Path) -> None:
+    """Check a store with `doctor check`; log, queues and index must be sound.
+
+    About tables it may complain: one of the kinds changes a topic to fewer queues than have messages.
+    """
+    program = Path(sys.executable).parent / "orbitlog"
+    checked = subprocess.run([program, "doctor", "check", str(store)], capture_output=True, text=True, timeout=300)
+    assert "messages up to physical offset" in checked.stdout, checked.stdout + checked.stderr
+    names = [f"{store}/{name}" for name in ("commitlog", "consumequeue", "index")]
+    assert not any(name in checked.stdout for name in names), checked.stdout

@@ -136,6 +136,10 @@ class ApacheSystem(System):
             lambda: self.broker_name in (broker_table(self.ports.name_server) or {}), READY_SECONDS_MAX
         )
 
+    def start_name_server_alone(self) -> None:
+        """Start the name server; brokers are the caller's."""
+        self._name_server = start_name_server(self._command, self.directory, self.ports.name_server)
+
     def kill(self) -> None:
         self.kill_broker()
         if self._name_server is not None:

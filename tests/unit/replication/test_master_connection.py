@@ -28,6 +28,9 @@ class Store:
         self.data += data
         self.received_to = physical_offset + len(data)
 
+    def drop_incomplete(self) -> None:
+        raise AssertionError("called for a new connection only")
+
 
 class Transport(asyncio.Transport):
     def __init__(self) -> None:
@@ -46,12 +49,18 @@ def transfer(physical_offset: int, body: bytes) -> bytes:
     return encode_transfer_head(physical_offset, len(body)) + body
 
 
-def connected(work: Callable[[MasterConnection, Transport], None], store: Store) -> int:
+def connected(
+    work: Callable[[MasterConnection, Transport], None],
+    store: Store,
+    limits: MasterLimits = LIMITS,
+    first_offset: int | None = None,
+) -> int:
     """Run `work` with a connection; return how often bytes were appended."""
     counted: list[int] = []
 
     async def go() -> None:
-        connection, transport = MasterConnection(store, LIMITS, lambda: counted.append(store.received_to)), Transport()
+        transport = Transport()
+        connection = MasterConnection(store, limits, lambda: counted.append(store.received_to), first_offset)
         connection.connection_made(transport)
         work(connection, transport)
 
@@ -128,3 +137,42 @@ def test_tick_reports_after_a_pause_and_closes_after_silence() -> None:
         assert connection.closed.result() == "nothing was received for 20 s"
 
     connected(work, Store(100))
+
+
+def test_observer_states_its_end_once_and_acknowledges_nothing() -> None:
+    store = Store(100)
+
+    def work(connection: MasterConnection, transport: Transport) -> None:
+        connection.tick(connection.read_s + 6)
+        assert transport.written == encode_report(100), "a second report before the answer would replace the request"
+        connection.data_received(transfer(100, b"a" * 10))
+        connection.data_received(transfer(110, b"b" * 10))
+        connection.tick(connection.written_s + 6)
+        assert transport.written == encode_report(100) + encode_report(0) * 2
+
+    assert connected(work, store, LIMITS._replace(acknowledges=False)) == 2
+    assert store.received_to == 120
+
+
+def test_empty_store_asks_for_the_first_offset_and_accepts_no_other() -> None:
+    store = Store()
+
+    def work(connection: MasterConnection, transport: Transport) -> None:
+        assert transport.written == encode_report(4096)
+        connection.data_received(transfer(8192, b"a" * 10))
+        assert transport.is_aborted and not connection.is_refused
+        assert connection.closed.result() == "the master starts at offset 8192, not at 4096 as requested"
+
+    connected(work, store, first_offset=4096)
+    assert store.data == b""
+
+
+def test_empty_store_gets_the_log_from_the_first_offset() -> None:
+    store = Store()
+
+    def work(connection: MasterConnection, transport: Transport) -> None:
+        connection.data_received(transfer(4096, b"") + transfer(4096, b"a" * 10))
+        assert not transport.is_aborted
+
+    connected(work, store, first_offset=4096)
+    assert store.received_to == 4106

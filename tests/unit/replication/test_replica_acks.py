@@ -83,6 +83,16 @@ def test_send_does_not_wait_for_a_slave_too_far_behind() -> None:
     assert acks.has_enough_slaves(LAG_MAX)
 
 
+def test_observer_that_reports_less_than_it_asked_for_is_not_waited_for() -> None:
+    acks = ReplicaAcks(2, LAG_MAX)
+    observer = joined(acks, start=50)
+    assert acks.has_enough_slaves(60), "it may be a slave until its next report"
+    acknowledge(acks, observer, 0)
+    assert observer.is_observer
+    assert not acks.has_enough_slaves(60)
+    assert acks.replicated_to == 0
+
+
 @given(st.integers(2, 4), st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50)), max_size=40))
 def test_replicated_offset_is_on_enough_slaves_and_never_decreases(copies: int, steps: list[tuple[int, int]]) -> None:
     acks = ReplicaAcks(copies, LAG_MAX)

@@ -18,6 +18,7 @@ from orbitlog.wire.command import Command, response_to
 if TYPE_CHECKING:
     from orbitlog.broker.admin.admin_table import AdminNeeds
     from orbitlog.replication.master_link import LinkStatus
+    from orbitlog.replication.slave_hub import SlaveStatus
 
 _NO_CLIENT: Json = {
     "lastReadTimestamp": 0,
@@ -53,7 +54,7 @@ class ReplicationHandlers:
             {
                 "addr": slave.peer,
                 "diff": slave.lag_bytes,
-                "inSync": slave.lag_bytes < lag_max,
+                "inSync": _is_in_sync(slave, lag_max),
                 "slaveAckOffset": slave.acked_to,
                 "transferFromWhere": slave.sent_to,
                 "transferredByteInSecond": slave.bytes_per_second,
@@ -63,7 +64,7 @@ class ReplicationHandlers:
         body: Json = {
             "haClientRuntimeInfo": _NO_CLIENT if self._slave is None else self._client_info(self._slave.link),
             "haConnectionInfo": connections,
-            "inSyncSlaveNums": sum(slave.lag_bytes < lag_max for slave in slaves),
+            "inSyncSlaveNums": sum(_is_in_sync(slave, lag_max) for slave in slaves),
             "master": self._slave is None,
             "masterCommitLogMaxOffset": self._state.store.written_to,
         }
@@ -103,3 +104,7 @@ class ReplicationHandlers:
         if self._master.port:
             fields["masterHaAddress"] = f"{host}:{self._master.port}"
         return response_to(request, ResponseCode.SUCCESS, ext_fields=fields)
+
+
+def _is_in_sync(slave: SlaveStatus, lag_bytes_max: int) -> bool:
+    return not slave.is_observer and slave.lag_bytes < lag_bytes_max

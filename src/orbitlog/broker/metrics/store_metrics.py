@@ -64,7 +64,7 @@ class StoreMetrics:
 
 def replication_families(master: MasterRole) -> Iterator[Family]:
     """Yield the number of slaves, and the lag of the slowest."""
-    slaves = master.slaves
+    slaves = [slave for slave in master.slaves if not slave.is_observer]
     yield single(table.REPLICAS, len(slaves))
     if slaves:
         yield single(table.REPLICA_LAG, max(slave.lag_bytes for slave in slaves))

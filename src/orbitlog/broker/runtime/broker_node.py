@@ -248,6 +248,11 @@ class Broker:
         """Metrics and the address of their port; None if they are off."""
         return self._listeners.meters
 
+    @property
+    def slave(self) -> SlaveRole | None:
+        """The role of a broker that copies a master; None for a master."""
+        return self._slave
+
     def hand_over_dispatch(self) -> None:
         """Let an engine in another process dispatch from now on, and follow it."""
         self._scheduler.hand_over()

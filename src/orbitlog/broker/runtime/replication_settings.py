@@ -97,7 +97,8 @@ FIRST_REQUEST = Setting(
     "haFirstRequest",
     _first_request,
     "first",
-    "segment from which a slave with an empty store is served; Apache's brokers serve the last (Orbitlog's own key)",
+    "segment from which a slave with an empty store is served, and from which one asks a master for its log; Apache's"
+    " brokers serve the last (Orbitlog's own key)",
 )
 FLOW_CONTROL = Setting("haFlowControlEnable", parse_truth, False, "limit the bytes per second that each slave is sent")
 FLOW_BYTES = Setting(
@@ -111,6 +112,12 @@ MASTER_HA_ADDRESS = Setting(
     _ha_address,
     "",
     "HA address of the master that a slave follows, `host:port`; without it, the one that the name server knows",
+)
+OBSERVER = Setting(
+    "haObserver",
+    parse_truth,
+    False,
+    "a slave acknowledges nothing, so that a SYNC_MASTER does not count it as a copy (Orbitlog's own key)",
 )
 TABLE_SYNC_MS = Setting(
     "syncBrokerMetadataPeriod",
@@ -148,6 +155,7 @@ REPLICATION_SETTINGS = (
     FLOW_CONTROL,
     FLOW_BYTES,
     MASTER_HA_ADDRESS,
+    OBSERVER,
     TABLE_SYNC_MS,
     SLAVE_READ,
     OFFSET_CHECK_IN_SLAVE,

@@ -6,13 +6,14 @@ Tables are replaced, except committed offsets, which are merged as in Java. The 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.pop.request_modes import RequestModes
 from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.slave.paged_tables import GROUP_PAGES, TOPIC_PAGES, Page, PageFields, T, fetch_pages
 from orbitlog.errors import FormatError, RemotingError
 from orbitlog.formats.derived.timer_checkpoint import (
     TIMER_CHECKPOINT_FILE,
@@ -60,9 +61,7 @@ class TableSync:
     async def copy_all(self, master: str) -> None:
         """Copy each table; raise `RemotingError` if the master does not respond or an answer is invalid."""
         await self._copy_topics(master)
-        groups = await self._fetch(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupTable)
-        if groups is not None and groups.data_version != self._state.groups.data_version:
-            self._state.groups.copy_from(groups)
+        await self._copy_groups(master)
         offsets = await self._fetch(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets)
         if offsets is not None:
             self._state.offsets.copy_from(offsets)
@@ -74,11 +73,24 @@ class TableSync:
             self._tables.modes.copy_from(modes)
         await self._copy_timers(master)
 
-    async def _copy_topics(self, master: str) -> None:
-        topics, state = await self._fetch(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicWrapper), self._state
-        if topics is None or topics.data_version == state.topics.data_version:
+    async def _copy_groups(self, master: str) -> None:
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        pages = await self._fetch_pages(master, code, GROUP_PAGES, GroupTable, lambda page: len(page.groups))
+        if not pages or pages[0].data_version == self._state.groups.data_version:
             return
-        deleted = state.topics.copy_from(topics)
+        groups = {name: group for page in pages for name, group in page.groups.items()}
+        forbidden = {name: bits for page in pages for name, bits in page.forbidden.items()}
+        self._state.groups.copy_from(replace(pages[0], groups=groups, forbidden=forbidden))
+
+    async def _copy_topics(self, master: str) -> None:
+        code, state = RequestCode.GET_ALL_TOPIC_CONFIG, self._state
+        pages = await self._fetch_pages(master, code, TOPIC_PAGES, TopicWrapper, lambda page: len(page.topics))
+        if not pages or pages[0].data_version == state.topics.data_version:
+            return
+        topics = {name: topic for page in pages for name, topic in page.topics.items()}
+        # A master may have no entry for a topic of the broker itself, such as that of half messages in 4.9.7.
+        missing = state.topics.copy_from(replace(pages[0], topics=topics))
+        deleted = {topic for topic in missing if not state.topics.is_system(topic, state.settings)}
         if deleted:
             # Else a topic that is created under the same name later would have queues with messages of the old one.
             state.store.delete_topics(deleted.__contains__)
@@ -87,11 +99,11 @@ class TableSync:
 
     async def _copy_timers(self, master: str) -> None:
         """Save the master's timer progress, from which this broker continues if it becomes a master."""
-        body = await self._ask(master, RequestCode.GET_TIMER_CHECK_POINT)
-        if not body:
+        answer = await self._ask(master, RequestCode.GET_TIMER_CHECK_POINT)
+        if answer is None or not answer.body:
             return
         try:
-            checkpoint = decode_timer_checkpoint(body)
+            checkpoint = decode_timer_checkpoint(answer.body)
         except FormatError as error:
             raise RemotingError(f"timer checkpoint of master {master}: {error}") from error
         if checkpoint != self._timers:
@@ -99,22 +111,35 @@ class TableSync:
             self._timers = checkpoint
 
     async def _fetch(self, master: str, code: RequestCode, kind: type[R]) -> R | None:
-        body = await self._ask(master, code)
-        if body is None:
-            return None
-        try:
-            return decode_body(kind, body)
-        except FormatError as error:
-            raise RemotingError(f"answer of master {master} to {code.name}: {error}") from error
+        answer = await self._ask(master, code)
+        return None if answer is None else _decoded(master, code, kind, answer.body)
 
-    async def _ask(self, master: str, code: RequestCode) -> bytes | None:
-        """Return the body of the answer; None if the master refuses, as older versions do for tables they lack."""
-        answer = await self._client.invoke(master, Command(code), _SECONDS)
+    async def _fetch_pages(
+        self, master: str, code: RequestCode, fields: PageFields, kind: type[T], row_count: Callable[[T], int]
+    ) -> list[T]:
+        """Return the pages of a table; none if the master refuses."""
+        return await fetch_pages(
+            lambda ext_fields: self._ask(master, code, ext_fields),
+            fields,
+            lambda body: _decoded(master, code, kind, body),
+            row_count,
+        )
+
+    async def _ask(self, master: str, code: RequestCode, ext_fields: Mapping[str, str] | None = None) -> Page | None:
+        """Return the answer; None if the master refuses, as older versions do for tables they lack."""
+        answer = await self._client.invoke(master, Command(code, ext_fields=dict(ext_fields or {})), _SECONDS)
         if answer.code == ResponseCode.SUCCESS:
             self._missing.discard(code)
-            return answer.body
+            return Page(answer.ext_fields, answer.body)
         if code not in self._missing:
             self._missing.add(code)
             level = logging.DEBUG if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED else logging.WARNING
             log.log(level, "master %s does not answer %s: %s (code %d)", master, code.name, answer.remark, answer.code)
         return None
+
+
+def _decoded(master: str, code: RequestCode, kind: type[R], body: bytes) -> R:
+    try:
+        return decode_body(kind, body)
+    except FormatError as error:
+        raise RemotingError(f"answer of master {master} to {code.name}: {error}") from error

@@ -298,7 +298,7 @@ async def _serve(served: Served, as_json: bool) -> None:
     try:
         facts = await _started(served)
         for fields in [facts] if isinstance(facts, Mapping) else facts:
-            _print_ready(fields, as_json)
+            print_ready(fields, as_json)
         if notifier is not None:
             notifier.ready()
         # Deferred: clients that waited for the ready line send their first requests now.
@@ -338,7 +338,8 @@ async def _started(served: Served) -> Mapping[str, str] | Sequence[Mapping[str, 
         raise
 
 
-def _print_ready(facts: Mapping[str, str], as_json: bool) -> None:
+def print_ready(facts: Mapping[str, str], as_json: bool) -> None:
+    """Print the ready line: clients can connect."""
     seconds = time.perf_counter() - _STARTED_S
     if as_json:
         click.echo(json.dumps({"ready": True, **facts, "seconds": round(seconds, 3)}, separators=(",", ":")))

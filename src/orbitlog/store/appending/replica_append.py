@@ -37,6 +37,10 @@ class ReplicaAppend:
         log.start_at(physical_offset)
         self.received_to = physical_offset
 
+    def drop_incomplete(self) -> None:
+        """Forget the bytes of an incomplete last record; they are requested again."""
+        self.received_to = self._log.written_to
+
     def append(self, physical_offset: int, data: bytes) -> int:
         """Write bytes that start at `physical_offset`; return the number of records that they completed.
 
