@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _SEARCH_S = 2.0
 _SECONDS = 3.0
+_NEAR_BYTES = 1 << 20
 _GEOMETRY = (
     store_settings.SEGMENT_BYTES,
     store_settings.QUEUE_FILE_BYTES,
@@ -72,6 +73,11 @@ class MirrorProgress(NamedTuple):
     @property
     def lag_bytes(self) -> int:
         return max(self.master_end - self.copied_to, 0)
+
+    @property
+    def is_near(self) -> bool:
+        """Return whether the copy follows the end of the log, rather than that it catches up."""
+        return self.lag_bytes <= _NEAR_BYTES and (self.copied_to > 0 or self.master_end == 0)
 
 
 class Mirror:
@@ -142,7 +148,7 @@ class Mirror:
             ha_keys.OBSERVER.key: "false",
             keys.NAME_SERVERS.key: ";".join(self.target.name_servers),
         }
-        self._broker = Broker(self.settings.with_texts(texts), self.root, progress=self._recovery)
+        self._broker = Broker(self.settings.with_texts(texts), self.root)
         await self._broker.start()
 
     async def progress(self) -> MirrorProgress:

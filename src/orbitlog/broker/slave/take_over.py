@@ -17,7 +17,6 @@ from orbitlog.broker.slave.send_stop import SendStop
 from orbitlog.errors import OrbitlogError, RemotingError
 
 _POLL_S = 0.2
-_NEAR_BYTES = 1 << 20
 _STABLE_POLLS = 8
 _QUIET_S = 60.0
 _GONE_POLLS = 5
@@ -39,7 +38,7 @@ class TakeOver:
         """
         mirror = self._mirror
         self._report("copying", "copying the log of the master")
-        while (await mirror.progress()).lag_bytes > _NEAR_BYTES:  # noqa: ASYNC110 - the master has no event for it
+        while not (await mirror.progress()).is_near:  # noqa: ASYNC110 - the master has no event for it
             await asyncio.sleep(_POLL_S)
         assert mirror.master is not None
         master = mirror.master.address

@@ -37,7 +37,6 @@ from orbitlog.cli.serve.serving import (
 from orbitlog.errors import OrbitlogError, RemotingError
 
 _PROGRESS_S = 2.0
-_NEAR_BYTES = 1 << 20
 _STOP_TIMEOUT_S = 600.0
 _TABLE_SYNC_MS = "1000"
 
@@ -112,15 +111,15 @@ class _Mirrored:
                 progress = None  # the search for the master logs the reason
             if progress is not None:
                 self._print_progress(progress)
-                if progress.lag_bytes <= _NEAR_BYTES:
+                if progress.is_near:
                     return
             await asyncio.sleep(_PROGRESS_S)
 
     def _print_progress(self, progress: MirrorProgress) -> None:
-        is_near = progress.lag_bytes <= _NEAR_BYTES
         if self._plan.as_json:
-            self._print_event("caught-up" if is_near else "progress", **progress._asdict())
-        elif is_near:
+            fields = {"copiedTo": progress.copied_to, "masterEnd": progress.master_end}
+            self._print_event("caught-up" if progress.is_near else "progress", **fields)
+        elif progress.is_near:
             self._report("caught-up", f"the copy follows the master at offset {progress.copied_to}")
         else:
             self._report("progress", f"copied {progress.copied_to >> 20} of {progress.master_end >> 20} MiB")

@@ -36,7 +36,7 @@ def test_mirror_serves_a_copy_that_is_checked_and_queried_while_it_follows(tmp_p
         assert run("send", "Orders", "first", "--key", "42", "-n", server).exit_code == 0
         with serving("mirror", server, "broker-a", "--store", str(copy), "--port", "0") as (process, ready):
             assert (ready["role"], ready["master"], ready["store"]) == ("mirror", master["broker"], str(copy))
-            assert until(process, "caught-up")["master_end"] > 0
+            assert until(process, "caught-up")["masterEnd"] > 0
             assert run("send", "Orders", "second", "-n", server).exit_code == 0
             for _ in range(100):
                 rows = run("dump", "commitlog", str(copy), "--json").rows
