@@ -31,7 +31,7 @@ test: setup ## run the whole test suite
 
 .PHONY: interop
 interop: setup ## run the tests against Apache RocketMQ brokers, which Maven downloads (docs/interop.md)
-	@$(WITH_JAVA) $(BIN)/python -m pytest -m interop $(if $(findstring tests/,$(ARGS)),,tests/interop) $(ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m pytest -m interop -o faulthandler_timeout=0 $(if $(findstring tests/,$(ARGS)),,tests/interop) $(ARGS)
 
 .PHONY: check
 check: lint unit ## run lint and the fast tests: before each commit

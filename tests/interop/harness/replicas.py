@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from orbitlog.wire.bodies.body_json import read_body
 from tests.interop.harness.cluster import (
     BROKER_NAME,
+    BROKER_SECONDS_MAX,
     CLUSTER_NAME,
     Ports,
     server_command,
@@ -27,7 +29,7 @@ def orbitlog_broker(
     directory: Path, name_server: str, command: tuple[str, ...] = ("broker",), **settings: object
 ) -> Iterator[tuple[ServerProcess, str]]:
     """A broker or mirror of Orbitlog over `directory/store`, and its address; killed when the block ends."""
-    words = [*command[1:], "--port", "0", "--store", str(directory / "store")]
+    words = [*command[1:], "--port", str(settings.pop("listenPort", 0)), "--store", str(directory / "store")]
     if command[0] == "broker":
         words += ["-n", name_server]
         settings = {**FILES, **NAMES, **settings}
@@ -69,8 +71,13 @@ def java_broker(
     directory.mkdir(parents=True, exist_ok=True)
     ports = Ports(int(name_server.rpartition(":")[2]), Ports.find().broker)
     given = {**FILES, "brokerName": BROKER_NAME, "brokerIP2": "127.0.0.1", **settings}
+    for segment in (directory / "store" / "commitlog").glob("*"):
+        if not segment.stat().st_size:
+            segment.unlink()  # left by `kill -9` during its creation; a 4.9.7 broker does not start with it
     broker = start_broker(server_command(packages, directory), directory, ports, directory / "store", given)
     try:
+        # The name server knows the name already, by the other broker of the group.
+        broker.wait_until(lambda: _accepts(ports.broker), BROKER_SECONDS_MAX)
         yield broker, f"127.0.0.1:{ports.broker}"
     finally:
         broker.kill()
@@ -84,6 +91,12 @@ def java_slave(
     role = {"brokerRole": "SLAVE", "brokerId": 1}
     with java_broker(packages, directory, name_server, **{**role, **settings}) as slave:
         yield slave
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def table_of(store: Path, name: str, key: str) -> dict[str, object]:

@@ -26,7 +26,7 @@ def runtime_numbers(state: BrokerState, delayed_to: Callable[[int], int]) -> dic
         **_store_numbers(state),
         **_rates(state),
         **{f"limitReached_{key}": count for key, count in state.limits.reached.items()},
-        "brokerActive": "true",
+        "brokerActive": str(not state.settings.is_slave).lower(),  # whether it delivers scheduled messages
         "brokerVersionDesc": version_text,
         "brokerVersion": version,
         "startAcceptSendRequestTimeStamp": 0,
