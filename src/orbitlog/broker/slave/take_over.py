@@ -42,7 +42,7 @@ class TakeOver:
             await asyncio.sleep(_POLL_S)
         assert mirror.master is not None
         master = mirror.master.address
-        sends = SendStop(mirror.client, master)
+        sends, is_stopped = SendStop(mirror.client, master), False
         try:
             await sends.stop(time.time_ns() // 1_000_000 + int((stop_timeout_s + _QUIET_S + _MARGIN_S) * 1000))
             self._report("sends-stopped", f"master {master} refuses sends; copying the rest")
@@ -50,10 +50,10 @@ class TakeOver:
             await mirror.copy_tables()
             self._report("stop-master", f"everything up to offset {end} is copied; stop master {master} now")
             end = await self._stopped_end(master, end, stop_timeout_s)
-        except BaseException:
-            # Also if the command is interrupted.
-            await sends.undo()
-            raise
+            is_stopped = True
+        finally:
+            if not is_stopped:
+                await sends.undo()  # also if the command is interrupted
         copied_to = mirror.broker.state.store.written_to
         if copied_to < end:
             raise OrbitlogError(
