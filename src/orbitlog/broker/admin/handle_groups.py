@@ -103,7 +103,11 @@ class GroupHandlers:
             table = self._state.groups.snapshot()
             return lambda: table
 
-        return await self._tables.answer(request, len(self._state.groups.table), copy)
+        count = len(self._state.groups.table)
+        answer = await self._tables.answer(request, count, copy)
+        # A 5.x slave asks for pages, and refuses an answer without the number of rows; this page has all of them.
+        answer.ext_fields["totalGroupNum"] = str(count)
+        return answer
 
     def config(self, _: Connection, request: Command) -> Answer:
         """Return one group, or the defaults of one that its first consumer will create: a proxy asks before that."""

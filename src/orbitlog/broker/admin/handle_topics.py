@@ -199,7 +199,10 @@ class TopicHandlers:
             table = self._state.topics.snapshot()
             return lambda: TopicWrapper(topics=table.topics, data_version=table.data_version)
 
-        return await self._tables.answer(request, len(self._state.topics.table), copy)
+        count = len(self._state.topics.table)
+        answer = await self._tables.answer(request, count, copy)
+        answer.ext_fields["totalTopicNum"] = str(count)  # as `totalGroupNum` of the group table
+        return answer
 
     def config(self, _: Connection, request: Command) -> Answer:
         config = self._find(GetTopicConfigRequest.from_ext_fields(request.ext_fields).topic)

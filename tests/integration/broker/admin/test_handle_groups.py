@@ -18,8 +18,10 @@ def test_groups_are_created_listed_and_deleted(tmp_path: Path) -> None:
         assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)).code == ResponseCode.SUCCESS
         one = json.loads((await desk.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="Mine")).body)
         assert one["retryMaxTimes"] == 3
-        table = json.loads((await desk.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
+        answer = await desk.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        table = json.loads(answer.body)
         assert {"Mine", "TOOLS_CONSUMER"} <= set(table["subscriptionGroupTable"])
+        assert answer.ext_fields == {"totalGroupNum": str(len(table["subscriptionGroupTable"]))}
         await desk.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="Mine", cleanOffset="true")
         assert desk.broker.state.groups.find("Mine") is None
         bad = await desk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"../x"}')
