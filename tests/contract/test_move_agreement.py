@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from orbitlog.broker.runtime.broker_access import check_access
+from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_opening import open_broker_store, take_broker_state
 from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
 from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.cli.doctor.move_settings import GivenSettings, offset_rows, orbitlog_setting_rows
+from orbitlog.cli.main import WrongUse
+from orbitlog.cli.serve.serving import read_broker_settings
 from orbitlog.doctor.move.move_rows import MoveRow, MoveSeverity
 from orbitlog.doctor.move.store_move import ORBITLOG, MoveWish, survey_move
 from orbitlog.errors import OrbitlogError
@@ -179,3 +182,82 @@ def test_move_and_start_agree_on_settings_together(texts: list[str], tmp_path: P
     except SettingError:
         is_started = False
     assert bool(_refusals(rows)) == (not is_started)
+
+
+ACL_HOME = "rocketmqHome={home}"
+SERVER_FILES = ["tls.server.certPath={home}/server.pem", "tls.server.keyPath={home}/server.key"]
+TOGETHER = {
+    "role without id": ["brokerRole=SLAVE"],
+    "role and id": ["brokerRole=SLAVE", "brokerId=1"],
+    "id of a master": ["brokerRole=SYNC_MASTER", "brokerId=0"],
+    "accounts without home": ["aclEnable=true"],
+    "accounts without file": ["aclEnable=true", ACL_HOME],
+    "accounts": ["aclEnable=true", "rocketmqHome={home}/with"],
+    "invalid accounts": ["aclEnable=true", "rocketmqHome={home}/without"],
+    "policies without users": ["authorizationEnabled=true"],
+    "users and policies": ["authenticationEnabled=true", "authorizationEnabled=true"],
+    "unreadable users": ["authenticationEnabled=true", "accessFile={home}/open.json"],
+    "invalid users": ["authenticationEnabled=true", "accessFile={home}/garbage.json"],
+    "TLS without certificate": ["tls.server.mode=enforcing"],
+    "TLS for tests": ["tls.server.mode=enforcing", "tls.test.mode.enable=true"],
+    "certificate without key": ["tls.server.certPath={home}/server.pem"],
+    "certificate that is missing": SERVER_FILES,
+    "test mode and certificate": ["tls.test.mode.enable=true", *SERVER_FILES],
+    "client certificates without CA": ["tls.server.need.client.auth=require", "tls.test.mode.enable=true"],
+    "principals without certificates": ["tlsPrincipalFrom=subjectCN"],
+    "file of TLS that is missing": ["tls.config.file={home}/tls.properties"],
+    "file of TLS with an unknown key": ["tls.config.file={home}/odd.properties"],
+    "two switches": ["tls.enable=true", "useTLS=false"],
+    "CA that is missing": ["tls.enable=true", "tls.client.trustCertPath={home}/ca.pem"],
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("ROCKETMQ_HOME", raising=False)
+    place = tmp_path / "home"
+    account = b"accounts:\n- accessKey: writer1\n  secretKey: secret-of-writer\n  admin: true\n"
+    put(place / "with/conf/plain_acl.yml", account)
+    put(place / "without/conf/plain_acl.yml", b"accounts: 7\n")
+    for name, content, mode in (("open.json", b"{}", 0o644), ("garbage.json", b"{garbage", 0o600)):
+        put(place / name, content)
+        (place / name).chmod(mode)
+    (place / "with/conf/plain_acl.yml").chmod(0o600)
+    (place / "without/conf/plain_acl.yml").chmod(0o600)
+    put(place / "odd.properties", b"tls.unknown=1\n")
+    return place
+
+
+def _starts(texts: list[str], root: Path) -> str | None:
+    """Build the broker as the command does; return the error's sentence, None if it would listen."""
+    try:
+        broker = Broker(read_broker_settings(None, texts, {}), root, now_ms=lambda: STORED_MS)
+    except (WrongUse, OrbitlogError) as error:
+        return str(error)
+    broker.state.store.close()
+    return None
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_move_and_start_agree_on_access_tls_and_role(case: str, tmp_path: Path, home: Path) -> None:
+    texts = [text.format(home=home) for text in TOGETHER[case]]
+    rows = _refusals(list(orbitlog_setting_rows(tmp_path / "store", _given(texts))))
+    assert not (tmp_path / "store").exists()
+    sentence = _starts(texts, tmp_path / "store")
+    assert bool(rows) == (sentence is not None), (sentence, rows)
+    assert sentence is None or any(row.sentence in sentence for row in rows)
+    assert (tmp_path / "store").exists() == (sentence is None)
+
+
+def test_move_and_start_refuse_users_of_a_java_broker_until_they_are_created(tmp_path: Path, home: Path) -> None:
+    texts, root = ["authenticationEnabled=true"], tmp_path / "store"
+    make_store(root)
+    put(root / "config/users/000004.log", b"of RocksDB")
+    (row,) = _refusals(list(orbitlog_setting_rows(root, _given(texts))))
+    sentence = _starts(texts, root)
+    assert sentence is not None
+    assert row.sentence in sentence and "config/users" in sentence and "orbitlog access user add" in sentence
+    put(root / "config/access.json", b'{"users":[],"acls":[]}')
+    (root / "config/access.json").chmod(0o600)
+    assert _refusals(list(orbitlog_setting_rows(root, _given(texts)))) == []
+    assert _starts(texts, root) is None

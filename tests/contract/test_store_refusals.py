@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.store.dispatch.external_dispatch import ExternalDispatch
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.offline_writer import OfflineStoreWriter
+from orbitlog.store.recovery.opening_trial import try_opening
 from tests.support.source_runs import read_batch
 from tests.support.store_kinds import (
     CONFIG,
@@ -166,3 +169,40 @@ def test_writer_given_a_store_without_its_log_refuses_and_changes_nothing(
     with pytest.raises(OrbitlogError):
         {**WRITERS, **REBUILDS}[writer](root)
     assert fingerprint(root) == before
+
+
+@pytest.mark.parametrize("writer", ["engine", "broker", "doctor rebuild", "doctor repair"])
+@pytest.mark.parametrize("name", ["", "commitlog", "consumequeue", "config"])
+def test_writer_given_a_directory_that_it_may_not_write_to_refuses(
+    writer: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests run as root, which may write everywhere; a read-only mount answers the same question with no."""
+    root = tmp_path / "store"
+    make_store(root)
+    before = fingerprint(root)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != root / name)
+    with pytest.raises(
+        StoreLayoutError, match=r"store not opened for writing: .* cannot be written to; run the command"
+    ):
+        {**WRITERS, **REBUILDS, **REPAIRS}[writer](root)
+    with pytest.raises(StoreLayoutError, match="cannot be written to"):
+        try_opening(root, CONFIG)
+    assert fingerprint(root) == before
+    examine(root)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_broker_on_a_read_only_mount_names_it(tmp_path: Path) -> None:
+    root, place = tmp_path / "store", tmp_path / "mounted"
+    make_store(root)
+    place.mkdir()
+    mounted = subprocess.run(["mount", "--bind", str(root), str(place)], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("mounting is not permitted here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(place)], check=True)
+        with pytest.raises(StoreLayoutError, match="is mounted read-only; mount it writable"):
+            open_broker_store(BrokerSettings(), place)
+        assert examine(place).check.messages == 60
+    finally:
+        subprocess.run(["umount", str(place)], check=True)

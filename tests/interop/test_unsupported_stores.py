@@ -52,6 +52,7 @@ class Kind:
     """The key that the refusal of the whole broker.conf names."""
 
 
+NOT_CONVERTED = ("RocksDB parts", "RocksDB POP", "BatchCQ", "compaction")
 _SETTINGS_ROCKSDB = {"storeType": "defaultRocksDB"}
 _SETTINGS_PARTS = {"timerRocksDBEnable": "true", "transRocksDBEnable": "true", "indexRocksDBEnable": "true"}
 KINDS = {
@@ -165,6 +166,11 @@ def test_store_of_a_java_broker_is_refused_and_stays_whole(
             assert "; " in sentence, "it advises a next step"
         sentence = refused_sentence(store.path, ["broker", "-c", str(tmp_path / "java" / "broker.conf")])
         assert (kind.setting_refused if kind.settings else path) in sentence, sentence
+        if name in NOT_CONVERTED:
+            out = tmp_path / "converted"
+            sentence = refused_sentence(store.path, ["doctor", "convert", str(store.path), "--out", str(out)])
+            assert sentence.startswith(f"orbitlog: store not converted: {path} "), sentence
+            assert list(tmp_path.glob("converted*")) == []
         if kind.is_start_refused:
             store.system.settings = dict(SMALL)
         store.serve(store.read, is_last=True)

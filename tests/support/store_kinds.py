@@ -99,6 +99,18 @@ def _several_members(root: Path) -> None:
     shutil.copytree(root / "dledger-n0", root / "dledger-n1")
 
 
+def move_dledger_data(root: Path) -> Path:
+    """Move the data files out of the store, as `storePathDLedgerCommitLog` places them; return their directory."""
+    place = root.with_name(f"{root.name}.elsewhere")
+    (root / "dledger-n0/data").rename(place)
+    return place
+
+
+def _dledger_elsewhere(root: Path) -> None:
+    _converted(root)
+    move_dledger_data(root)
+
+
 def _close_log(root: Path) -> int:
     """End the last segment as a broker does that continues in DLedger mode; return its end."""
     last = max((root / "commitlog").iterdir())
@@ -164,6 +176,16 @@ def _rename_segment(root: Path) -> None:
     last.rename(last.with_name(last.name + ".bak"))
 
 
+def _directory_of_a_file(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+
+
+def _file_of_a_directory(path: Path) -> None:
+    shutil.rmtree(path)
+    put(path, b"x")
+
+
 def _newer_checkpoint(root: Path) -> None:
     raw = bytearray((root / "checkpoint").read_bytes())
     raw[48:56] = (7).to_bytes(8, "big")
@@ -174,6 +196,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "DLedger": _pure_dledger,
     "converted to DLedger": _converted,
     "several DLedger members": _several_members,
+    "DLedger data elsewhere": _dledger_elsewhere,
     "RocksDB queues": lambda root: _rocksdb(root / "consumequeue"),
     "RocksDB topics": lambda root: _rocksdb(root / "config/topics"),
     "RocksDB groups": lambda root: _rocksdb(root / "config/subscriptionGroups"),
@@ -198,6 +221,13 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "renamed segment": _rename_segment,
     "segment in a directory of its own": lambda root: put(root / "commitlog/old/00000000000000000000", b"\1"),
     "newer checkpoint": _newer_checkpoint,
+    "directory named abort": lambda root: (root / "abort").mkdir(),
+    "directory named lock": lambda root: _directory_of_a_file(root / "lock"),
+    "directory named checkpoint": lambda root: _directory_of_a_file(root / "checkpoint"),
+    "file named config": lambda root: _file_of_a_directory(root / "config"),
+    "file named consumequeue": lambda root: _file_of_a_directory(root / "consumequeue"),
+    "file named index": lambda root: _file_of_a_directory(root / "index"),
+    "file named timerlog": lambda root: put(root / "timerlog", b"x"),
 }
 # Readable, but not writable; derived files are rebuilt into another directory.
 DLEDGER_KINDS = frozenset(("DLedger", "converted to DLedger"))
@@ -206,7 +236,7 @@ REBUILDABLE_KINDS = frozenset(
         "unknown directory",
         "unknown log",
         "newer checkpoint",
-        *(kind for kind in KINDS if kind.startswith(("lite", "static"))),
+        *(kind for kind in KINDS if kind.startswith(("lite", "static", "directory named", "file named"))),
     )
 )
 REPAIRABLE_KINDS = REBUILDABLE_KINDS | {"renamed segment", "segment in a directory of its own"}

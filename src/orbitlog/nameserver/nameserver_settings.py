@@ -16,7 +16,7 @@ from orbitlog.access.access_settings import ACCESS_SETTINGS, SECRET_SETTINGS
 from orbitlog.observe.metrics_settings import METRICS_SETTINGS
 from orbitlog.settings.limits import NAMESERVER_LIMITS
 from orbitlog.settings.listen_exposure import is_exposed
-from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.properties_file import read_properties
 from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
 from orbitlog.settings.tls_settings import TLS_SETTINGS
@@ -147,7 +147,7 @@ def load_nameserver_settings(
     """
     sources: list[tuple[str, Mapping[str, str]]] = []
     if config_path is not None:
-        sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))
+        sources.append((str(config_path), read_properties(config_path)))
     given = {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
     sources.append(("the environment", {name.removeprefix(ENVIRONMENT_PREFIX): text for name, text in given.items()}))
     sources.append(("the command line", dict(map(split_assignment, assignments))))

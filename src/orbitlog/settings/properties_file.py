@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
+
+from orbitlog.settings.setting import SettingError
 
 _KEY_END = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[=:\s])")
+_MALFORMED = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
+_PATH_KEY = re.compile(r"storePath[A-Za-z]+|readOnlyCommitLogStorePaths")
+_SHOWN = 60
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a properties file; raise a `SettingError` for a malformed `\\u` escape, as Java does not start with one."""
+    # Java reads properties byte by byte as Latin-1, so every byte is a character.
+    text = path.read_text(encoding="latin-1")
+    for line in _logical_lines(text):
+        if _MALFORMED.search(line):
+            key = re.split(r"[=:\s]", line, maxsplit=1)[0][:_SHOWN]
+            remedy = "write a backslash as two, or \\u with four hexadecimal digits"
+            raise SettingError(f"{key} from {path}: malformed \\u escape; {remedy}")
+    return parse_properties(text)
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -17,8 +35,10 @@ def parse_properties(text: str) -> dict[str, str]:
         match = _KEY_END.search(line)
         key, rest = (line[: match.start("separator")], line[match.start("separator") :]) if match else (line, "")
         value = re.sub(r"\A\s*[=:]?\s*", "", rest)
-        # Java keeps blanks at the end of a value; they are never meant, and they make numbers invalid.
-        pairs[_unescape(key)] = _unescape(value).strip()
+        key, value = _unescape(key), _unescape(value)
+        # Java keeps blanks at the end of a value. They are never meant, and make numbers invalid; but a path names
+        # another directory with them, so it stays as it is and is refused by its parser.
+        pairs[key] = value if _PATH_KEY.fullmatch(key) else value.strip()
     return pairs
 
 

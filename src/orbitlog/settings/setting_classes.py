@@ -47,11 +47,12 @@ SAFETY = {
     "duplicationEnable": "confirm offsets are not supported and consumers would get messages that are not confirmed; "
     "set duplicationEnable=false",
     # Where data is stored, and in which format
-    "enableDLegerCommitLog": "DLedger logs are not supported; run this store with Apache's broker",
-    "storeType": "queues, topics and offsets in RocksDB are not supported; run this store with Apache's broker, "
-    "or set storeType=default if the store has queue files",
-    "configManagerVersion": "topics, groups and offsets in RocksDB are not supported; run this store with Apache's "
-    "broker, or set configManagerVersion=v1 if the store has topics.json",
+    "enableDLegerCommitLog": "DLedger logs are not served; convert the store with `orbitlog doctor convert` and remove "
+    "this line, or run it with Apache's broker",
+    "storeType": "queues, topics and offsets in RocksDB are not served; convert the store with `orbitlog doctor "
+    "convert` and set storeType=default, or run it with Apache's broker",
+    "configManagerVersion": "topics, groups and offsets in RocksDB are not served; convert the store with `orbitlog "
+    "doctor convert` and set configManagerVersion=v1, or run it with Apache's broker",
     "rocksdbCQDoubleWriteEnable": "queues in RocksDB are not supported and would miss what is sent here; "
     "set rocksdbCQDoubleWriteEnable=false to use queue files only",
     "popConsumerKVServiceEnable": "POP state in RocksDB is not supported and messages in flight would be lost or "
@@ -110,7 +111,6 @@ BEHAVIOUR = {
     "indexFileWriteEnable": "index files are written nevertheless",
     "indexFileReadEnable": "queries by key read the index files nevertheless",
     "enableConsumeQueueExt": "no consumequeue_ext units are written; SQL filters are evaluated for every message",
-    "enableMixedMessageType": "topics of the message type MIXED are accepted with any value",
     "validateSystemTopicWhenUpdateTopic": "system topics cannot be changed",
     "enableLmqQuota": "the number of light message queues is not limited",
     "msgTraceTopicName": "the trace topic is RMQ_SYS_TRACE_TOPIC; create the other topic with updateTopic",
@@ -255,7 +255,7 @@ serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads sharedByteBuff
 skipPreOnline skipWhenCKRePutReachMaxTimes spinLockCollisionRetreatOptimalDegree
 splitMetadataSize statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
 statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum statRocksDBCQIntervalSec
-storePathBrokerIdentity storePathDLedgerCommitLog storePathEpochFile subscriptionExpiredTimeout
+storePathBrokerIdentity storePathEpochFile subscriptionExpiredTimeout
 syncBrokerMemberGroupPeriod syncControllerMetadataPeriod syncFromLastFile
 syncMasterFlushOffsetWhenStartup tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel
 tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize tieredStoreCrcCheckEnable tieredStoreDeleteFileEnable

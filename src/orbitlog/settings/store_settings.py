@@ -15,7 +15,7 @@ from orbitlog.formats.delay_levels import STANDARD_LEVELS, DelayLevels, parse_de
 from orbitlog.formats.derived.index_layout import ENTRY_COUNT_DEFAULT, SLOT_COUNT_DEFAULT, IndexLayout
 from orbitlog.formats.derived.queue_entry import QUEUE_FILE_BYTES_DEFAULT, check_queue_file_bytes
 from orbitlog.formats.store_tree import SEGMENT_BYTES_DEFAULT
-from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.properties_file import read_properties
 from orbitlog.settings.retention_policy import RetentionPolicy
 from orbitlog.settings.setting import Setting, SettingError, T, parse_count, parse_truth, split_assignment
 
@@ -64,6 +64,14 @@ def _directories(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
+def _directory(text: str) -> str:
+    """Accept one directory; DLedger also spreads its data over several, which is not supported."""
+    paths = _directories(text)
+    if len(paths) > 1:
+        raise ValueError("names several directories; copy the data files of DLedger into one and name that")
+    return "".join(paths)
+
+
 _POLICY = RetentionPolicy()
 
 COMMITLOG_PATHS: Setting[tuple[str, ...]] = Setting(
@@ -77,6 +85,13 @@ READ_ONLY_PATHS: Setting[tuple[str, ...]] = Setting(
     _directories,
     (),
     "directories whose segments belong to the log but that get no new ones; used if `storePathCommitLog` has a comma",
+)
+DLEDGER_PATH = Setting(
+    "storePathDLedgerCommitLog",
+    _directory,
+    "",
+    "directory of the data files of a DLedger log, for commands that read one; left out, `dledger-<id>/data` below"
+    " `storePathRootDir`",
 )
 QUEUE_PATH = Setting(
     "storePathConsumeQueue",
@@ -185,6 +200,7 @@ _ALL: tuple[
 ] = (
     COMMITLOG_PATHS,
     READ_ONLY_PATHS,
+    DLEDGER_PATH,
     QUEUE_PATH,
     INDEX_PATH,
     CHECKPOINT_PATH,
@@ -210,7 +226,7 @@ _ALL: tuple[
     FILES_PER_STEP,
 )
 SETTINGS = {setting.key: setting for setting in _ALL}
-LOG_PATH_SETTINGS = (COMMITLOG_PATHS.key, READ_ONLY_PATHS.key)
+LOG_PATH_SETTINGS = (COMMITLOG_PATHS.key, READ_ONLY_PATHS.key, DLEDGER_PATH.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +296,7 @@ def load_settings(config_path: Path | None, assignments: Iterable[str]) -> Store
     others: dict[str, tuple[str, str]] = {}
     sources: list[tuple[str, dict[str, str]]] = []
     if config_path is not None:
-        # Java reads a broker's properties byte by byte as Latin-1, so no file is malformed.
-        sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))
+        sources.append((str(config_path), read_properties(config_path)))
     sources.append((_COMMAND_LINE, dict(map(split_assignment, assignments))))
     for source, pairs in sources:
         for key, text in pairs.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from orbitlog.settings import tls_settings as keys
-from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.properties_file import read_properties
 from orbitlog.settings.setting import Setting, SettingError
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ def read_tls_file(path: Path) -> dict[str, str]:
     try:
         if path.stat().st_size > _FILE_BYTES_MAX:
             raise SettingError(f"tls.config.file={path}: larger than {_FILE_BYTES_MAX} bytes")
-        texts = parse_properties(path.read_text(encoding="latin-1"))
+        texts = read_properties(path)
     except OSError as error:
         raise SettingError(f"tls.config.file={path}: {(error.strerror or str(error)).lower()}") from None
     for key, text in texts.items():

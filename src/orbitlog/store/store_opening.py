@@ -46,7 +46,7 @@ from orbitlog.store.store_notices import notices_of
 from orbitlog.storefiles.confined.store_links import refuse_links
 from orbitlog.storefiles.disk import Disk, MappedFile
 from orbitlog.storefiles.store_config import StoreConfig
-from orbitlog.storefiles.store_contents import refuse_lost_log, refuse_writing
+from orbitlog.storefiles.store_contents import refuse_lost_log, refuse_unwritable, refuse_writing
 
 
 def lock_store(root: Path, config: StoreConfig, disk: Disk) -> ExitStack:
@@ -56,6 +56,7 @@ def lock_store(root: Path, config: StoreConfig, disk: Disk) -> ExitStack:
     """
     paths = config.paths_of(root)
     refuse_links(paths)
+    refuse_unwritable(paths)
     refuse_writing(root, disk, log_directories=paths.log_directories)
     refuse_lost_log(paths, disk)
     disk.make_directory(root)

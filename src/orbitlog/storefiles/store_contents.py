@@ -10,6 +10,7 @@ The listing is shallow, because a broker asks at every start: a few directories 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ _KNOWN_DIRECTORIES = frozenset(
         "lost+found",
     )
 )
+_ROOT_DIRECTORIES = frozenset((tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX, tree.CONFIG, tree.TIMER_LOG))
+_ROOT_FILES = frozenset((tree.CHECKPOINT, tree.ABORT, tree.LOCK, tree.TIMER_WHEEL))
 # Directories of Orbitlog itself, such as `orbitlog.pipeline`; Java brokers ignore them.
 _OWN_PREFIX = "orbitlog."
 _SUPPORTED_ATTRIBUTES = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
@@ -94,13 +97,20 @@ class Content(StrEnum):
     CONTROLLER_REPLICA = "replica of a controller group"
     UNKNOWN_DIRECTORY = "unknown directory"
     UNKNOWN_SEGMENT = "unknown file among segments"
+    WRONG_KIND = "a directory where a file belongs, or a file where a directory belongs"
     NEWER_CHECKPOINT = "checkpoint of a newer version"
 
 
 # The doctor's repair renames segments and replaces damaged checkpoints; a rebuild from a log that
 # lacks a segment would lose its units. Queues of lite and static topics are ordinary files; only serving them differs.
 REBUILDABLE = frozenset(
-    (Content.UNKNOWN_DIRECTORY, Content.NEWER_CHECKPOINT, Content.LITE_TOPICS, Content.STATIC_TOPICS)
+    (
+        Content.UNKNOWN_DIRECTORY,
+        Content.NEWER_CHECKPOINT,
+        Content.LITE_TOPICS,
+        Content.STATIC_TOPICS,
+        Content.WRONG_KIND,
+    )
 )
 REPAIRABLE = REBUILDABLE | {Content.UNKNOWN_SEGMENT}
 # Readers whose code takes `log_format` of segments and stops at the committed end (`store_log`).
@@ -150,6 +160,23 @@ def refuse_reading(
     _refuse([one for one in found if one.parts & parts], "not read")
 
 
+def refuse_unwritable(paths: StorePaths) -> None:
+    """Raise `StoreLayoutError` if a directory of the store is mounted read-only or belongs to another user.
+
+    A broker would find that out one file at a time, some of them already changed.
+    """
+    below = (paths.root / name for name in sorted(_ROOT_DIRECTORIES - {tree.COMMITLOG}))
+    for directory in (paths.root, *paths.writable, *below):
+        if not directory.is_dir() or os.access(directory, os.W_OK | os.X_OK):
+            continue
+        if os.statvfs(directory).f_flag & os.ST_RDONLY:
+            why, advice = "is on a file system that is mounted read-only", "mount it writable"
+        else:
+            owner = directory.stat().st_uid
+            why, advice = f"belongs to user {owner} and cannot be written to", "run the command as that user"
+        raise StoreLayoutError(f"store not opened for writing: {directory} {why}; {advice}")
+
+
 def refuse_lost_log(paths: StorePaths, disk: Disk) -> None:
     """Raise `StoreLayoutError` if the log is missing although other files refer to messages."""
     if any(entry.size_bytes for directory in paths.log_directories for entry in _list(disk, directory)):
@@ -176,6 +203,7 @@ def find_obstacles(
         entries = _list(disk, root)
         directories = [entry.name for entry in entries if entry.is_directory]
         files = {entry.name for entry in entries if not entry.is_directory}
+        yield from _wrong_kinds(root, entries)
         yield from _other_logs(disk, root, directories)
         yield from _rocksdb(disk, root)
         yield from _other_queues(disk, root)
@@ -185,6 +213,20 @@ def find_obstacles(
         for directory in [root / tree.COMMITLOG] if log_directories is None else log_directories:
             yield from _unknown_segments(disk, directory)
         yield from _newer_checkpoint(disk, root)
+
+
+def refuse_wrong_kinds(root: Path, disk: Disk) -> None:
+    """Raise `StoreLayoutError` if a directory has the name of a file of a store, or a file that of a directory."""
+    with disk_errors(f"listing {root}"):
+        _refuse(list(_wrong_kinds(root, _list(disk, root))), "not opened for writing")
+
+
+def _wrong_kinds(root: Path, entries: Sequence[DirectoryEntry]) -> Iterator[Obstacle]:
+    for entry in entries:
+        if entry.name in (_ROOT_FILES if entry.is_directory else _ROOT_DIRECTORIES):
+            is_, has = ("directory", "file") if entry.is_directory else ("file", "directory")
+            what = f"is a {is_}, but a store has a {has} of this name"
+            yield Obstacle(Content.WRONG_KIND, root / entry.name, what, "move it away", NO_PART)
 
 
 def _other_logs(disk: Disk, root: Path, directories: list[str]) -> Iterator[Obstacle]:
@@ -212,7 +254,7 @@ def _rocksdb(disk: Disk, root: Path) -> Iterator[Obstacle]:
         what = "holds ConsumeQueues in RocksDB (storeType=defaultRocksDB), which is not supported yet"
         yield Obstacle(Content.ROCKSDB_QUEUES, queues, what, way_out, Part.QUEUES)
     for name in _ROCKSDB_TABLES:
-        if _has_rocksdb_data(disk, root / tree.CONFIG / name):
+        if has_rocksdb_data(disk, root / tree.CONFIG / name):
             yield Obstacle(
                 Content.ROCKSDB_TABLES,
                 root / tree.CONFIG / name,
@@ -220,10 +262,10 @@ def _rocksdb(disk: Disk, root: Path) -> Iterator[Obstacle]:
                 f"{way_out}, or move the directory away if the JSON files beside it are the current tables",
                 Part.TABLES,
             )
-    if _has_rocksdb_data(disk, root / _ROCKSDB_POP):
+    if has_rocksdb_data(disk, root / _ROCKSDB_POP):
         what = "holds POP check points in RocksDB (popConsumerKVServiceEnable), which is not supported yet"
         yield Obstacle(Content.ROCKSDB_POP, root / _ROCKSDB_POP, what, advice, NO_PART)
-    if _has_rocksdb_data(disk, root / _ROCKSDB_STORE):
+    if has_rocksdb_data(disk, root / _ROCKSDB_STORE):
         what = "holds index, timer or transaction data in RocksDB, which is not supported yet"
         yield Obstacle(Content.ROCKSDB_STORE, root / _ROCKSDB_STORE, what, advice, Part.INDEX)
 
@@ -383,7 +425,7 @@ def _list(disk: Disk, directory: Path) -> list[DirectoryEntry]:
         return []
 
 
-def _has_rocksdb_data(disk: Disk, directory: Path) -> bool:
+def has_rocksdb_data(disk: Disk, directory: Path) -> bool:
     """Return whether a RocksDB directory has a table, or a log with an entry; Java creates empty ones at each start."""
     return any(
         entry.name.endswith(".sst") or (re.fullmatch(r"[0-9]+\.log", entry.name) is not None and entry.size_bytes > 0)

@@ -16,8 +16,9 @@ from pathlib import Path
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.store_state import CONFIRMED_FILE, RECOVERY_FILE, REPLICA_FILE, STATE_FILE
+from orbitlog.formats.records.dledger import INDEX_UNIT_BYTES
 from orbitlog.formats.records.log_format import LogFormat
-from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.settings.store_settings import DLEDGER_PATH, StoreSettings
 from orbitlog.storefiles.store_paths import StorePaths
 
 # Brokers make these too; nothing here reads them.
@@ -265,9 +266,7 @@ class _Listing:
             root=root,
             given_paths=paths,
             segments=self._segments(paths, directories),
-            dledger_segments={
-                path.name: self.offset_files(path / tree.DLEDGER_DATA, LogFormat.DLEDGER) for path in dledger
-            },
+            dledger_segments=self._dledger_segments(paths, dledger),
             queues=self.queues(directories.pop(tree.CONSUMEQUEUE, None)),
             ext_queues=self.queues(directories.pop(tree.CONSUMEQUEUE_EXT, None)),
             batch_queues=self.queues(directories.pop(tree.BATCH_CONSUMEQUEUE, None)),
@@ -295,6 +294,33 @@ class _Listing:
         self.foreign += found.foreign
         _refuse_other_log(paths, below)
         return found.segments
+
+    def _dledger_segments(self, paths: StorePaths, members: list[Path]) -> dict[str, tuple[OffsetFile, ...]]:
+        """List the data files of each DLedger directory; those of the only member may be outside the root.
+
+        Raise `StoreLayoutError` for entries without data files: a reader would leave out what they contain.
+        """
+        found = {path.name: self.offset_files(path / tree.DLEDGER_DATA, LogFormat.DLEDGER) for path in members}
+        given, data = paths.dledger_given, [path / tree.DLEDGER_DATA for path in members if found[path.name]]
+        if given is not None and given.resolve() not in [path.resolve() for path in data]:
+            listing = _Listing(given.resolve())
+            outside = listing.offset_files(given, LogFormat.DLEDGER)
+            self.foreign += listing.foreign
+            if outside and (data or len(members) != 1):
+                shown = f"one in {', '.join(map(str, data or members))}" if members else "no dledger-* directory"
+                raise StoreLayoutError(
+                    f"{DLEDGER_PATH.key}={given} has data files of DLedger, but {paths.root} has {shown}; name the log"
+                    " of this store, and move the other away"
+                )
+            if outside:
+                found[members[0].name] = outside
+        for path in members:
+            if not found[path.name] and _has_index_units(path / tree.DLEDGER_INDEX):
+                raise StoreLayoutError(
+                    f"store not read: {path} has an index of DLedger entries and no data files; if they are in another"
+                    f" directory, give --config broker.conf or --set {DLEDGER_PATH.key}=DIR"
+                )
+        return found
 
     def offset_files(
         self, directory: Path | None, log_format: LogFormat = LogFormat.ORDINARY
@@ -391,8 +417,17 @@ def _with_dledger(store: StoreFiles) -> StoreFiles:
     member = store.dledger_member
     if member is None:
         return store
-    paths = replace(store.paths, dledger=store.root / member / tree.DLEDGER_DATA)
+    paths = replace(store.paths, dledger=store.dledger_segments[member][0].path.parent)
     return replace(store, given_paths=paths, segments=(*store.segments, *store.dledger_segments[member]))
+
+
+def _has_index_units(directory: Path) -> bool:
+    """Return whether an index file of DLedger has a unit; a new file consists of zeros."""
+    for file in find_segments(directory) if directory.is_dir() else ():
+        with file.path.open("rb") as opened:
+            if any(opened.read(INDEX_UNIT_BYTES)):
+                return True
+    return False
 
 
 def _why_unknown(name: str, kind_of_name: str) -> str:

@@ -38,7 +38,7 @@ from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import LogEnd, SegmentEnd
 from orbitlog.storefiles.confined.regular_files import read_regular
 from orbitlog.storefiles.log_presence import last_referenced_ends
-from orbitlog.storefiles.mapped_view import mapped_view, written_until
+from orbitlog.storefiles.mapped_view import first_written, mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles, find_segments
 
 _CHECKPOINT_BYTES_MAX = 64 * 1024
@@ -54,6 +54,9 @@ class UncommittedTail:
     torn_at: int | None = None
 
     def __str__(self) -> str:
+        if not self.entry_count:
+            where = f"after the committed end, at physical offset {self.torn_at}"
+            return f"{self.path}: bytes that are not an entry {where}"
         entries = f"{self.entry_count} entr{'y' if self.entry_count == 1 else 'ies'} after the committed end"
         torn = "" if self.torn_at is None else f", then an incomplete one at physical offset {self.torn_at}"
         return f"{self.path}: {entries}, from physical offset {self.physical_offset} on{torn}"
@@ -119,8 +122,12 @@ def uncommitted_tail(store: StoreFiles, end: int | None) -> UncommittedTail | No
             position = max(end - segment.base, 0)
             while position < len(view):
                 found = read_log_at(view, position, LogFormat.DLEDGER, base_physical_offset=segment.base)
-                if isinstance(found, SegmentEnd | LogEnd):
+                if isinstance(found, SegmentEnd):
                     break
+                if isinstance(found, LogEnd):
+                    position = first_written(view, position, written_until(segment.path)) or len(view)
+                    if position == len(view):
+                        break
                 first = first or (segment.path, segment.base + position)
                 if not isinstance(found, Message):
                     return UncommittedTail(*first, count, segment.base + position)

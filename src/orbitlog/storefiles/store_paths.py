@@ -19,6 +19,7 @@ from orbitlog.settings.store_settings import (
     ABORT_PATH,
     CHECKPOINT_PATH,
     COMMITLOG_PATHS,
+    DLEDGER_PATH,
     INDEX_PATH,
     QUEUE_PATH,
     READ_ONLY_PATHS,
@@ -45,6 +46,8 @@ class StorePaths:
     """Whether `storePathCommitLog` was given; if not, `commitlog` is the default directory below the root."""
     dledger: Path | None = None
     """The directory of data files in the DLedger format, which continue the log; readers set it, no broker does."""
+    dledger_given: Path | None = None
+    """The directory in which `storePathDLedgerCommitLog` places such files; None for the one below the root."""
 
     @classmethod
     def below(cls, root: Path) -> StorePaths:
@@ -60,16 +63,18 @@ class StorePaths:
         for ignored in _IGNORED:
             ignored.refuse_files(root, settings)
         texts, read_only_texts = settings.value(COMMITLOG_PATHS), settings.value(READ_ONLY_PATHS)
+        dledger_text = settings.value(DLEDGER_PATH)
+        dledger_given = Path(dledger_text).absolute() if dledger_text else None
         if not texts:
             _refuse_ignored(read_only_texts, (root / tree.COMMITLOG,))
-            return cls.below(root)
+            return cls(root, (root / tree.COMMITLOG,), dledger_given=dledger_given)
         commitlog = tuple(Path(text).absolute() for text in sorted(texts, key=_java_order))
         if not settings.has_several_log_paths:
             _refuse_ignored(read_only_texts, commitlog)
             read_only_texts = ()
         read_only = tuple(Path(text).absolute() for text in sorted(read_only_texts, key=_java_order))
         _refuse_two_names([*texts, *(text for text in read_only_texts if text not in texts)])
-        paths = cls(root, commitlog, read_only, is_configured=True)
+        paths = cls(root, commitlog, read_only, is_configured=True, dledger_given=dledger_given)
         if not paths.writable:
             raise SettingError(
                 f"every directory of {COMMITLOG_PATHS.key} is also in {READ_ONLY_PATHS.key}, so no segment can be"
@@ -105,10 +110,11 @@ class StorePaths:
 
     def as_settings(self) -> dict[str, str]:
         """Return the settings from which a reader makes the same paths; the order of the directories is not kept."""
+        texts = {} if self.dledger_given is None else {DLEDGER_PATH.key: str(self.dledger_given)}
         if not self.is_configured:
-            return {}
+            return texts
         # The comma at the end has the read-only directories read, however many others there are.
-        texts = {COMMITLOG_PATHS.key: "".join(f"{path.absolute()}," for path in self.commitlog)}
+        texts[COMMITLOG_PATHS.key] = "".join(f"{path.absolute()}," for path in self.commitlog)
         if self.read_only:
             texts[READ_ONLY_PATHS.key] = ",".join(str(path.absolute()) for path in self.read_only)
         return texts

@@ -38,11 +38,14 @@ class RawPops:
     topic: str
     group: str
 
-    def pop(self, count: int = 32, invisible_ms: int = 60_000, *, order: bool = False) -> list[PoppedMessage]:
+    def pop(
+        self, count: int = 32, invisible_ms: int = 60_000, *, order: bool = False, from_end: bool = False
+    ) -> list[PoppedMessage]:
         answer = self._ask(
             RequestCode.POP_MESSAGE,
             {
-                **{"consumerGroup": self.group, "topic": self.topic, "queueId": -1, "initMode": 0, "pollTime": 0},
+                **{"consumerGroup": self.group, "topic": self.topic, "queueId": -1, "pollTime": 0},
+                "initMode": int(from_end),
                 **{"maxMsgNums": count, "invisibleTime": invisible_ms, "bornTime": 0, "expType": "TAG", "exp": "*"},
                 "order": str(order).lower(),
             },

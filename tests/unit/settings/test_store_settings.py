@@ -9,7 +9,7 @@ import pytest
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.settings import store_settings as table
-from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.properties_file import parse_properties, read_properties
 from orbitlog.settings.retention_policy import RetentionPolicy
 from orbitlog.settings.setting import SettingError, split_assignment
 from orbitlog.settings.store_settings import StoreSettings, check_setting, load_settings, similar_keys
@@ -141,6 +141,28 @@ def test_typing_errors_get_a_hint() -> None:
 )
 def test_properties_as_java_reads_them(text: str, pairs: dict[str, str]) -> None:
     assert parse_properties(text) == pairs
+
+
+@pytest.mark.parametrize("line", ["brokerName=\\u00zz", "storePathRootDir=C:\\users\\x", "a=b\\\\\\u12", "k\\uq=1"])
+def test_malformed_escape_in_a_file_is_refused(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(f"brokerId=0\n{line}\n")
+    with pytest.raises(SettingError, match=r"broker.conf: malformed \\u escape; write a backslash as two"):
+        load_settings(path, [])
+
+
+def test_escaped_backslash_before_a_letter_is_not_an_escape(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("messageDelayLevel=1s\\\\u0020\n")
+    assert read_properties(path) == {"messageDelayLevel": "1s\\u0020"}
+
+
+def test_blanks_at_the_end_of_a_path_are_refused(tmp_path: Path) -> None:
+    assert parse_properties("storePathRootDir=/data \nbrokerId=0 \n") == {"storePathRootDir": "/data ", "brokerId": "0"}
+    path = tmp_path / "broker.conf"
+    path.write_text("storePathCommitLog=/data \n")
+    with pytest.raises(SettingError, match="blanks"):
+        load_settings(path, [])
 
 
 def test_retention_from_settings() -> None:

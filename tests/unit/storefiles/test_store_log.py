@@ -155,3 +155,18 @@ def test_logs_of_several_members_are_not_joined(tmp_path: Path) -> None:
     store = find_store_files(tmp_path / "store")
     assert (store.segments, store.dledger_member) == ((), None)
     assert committed_end(store) is None
+
+
+@pytest.mark.parametrize("distance", [1, 60, 900])
+def test_byte_after_the_last_entry_is_named(root: Path, distance: int) -> None:
+    expected = ends(root)[-1]
+    path = max((root / "dledger-n0/data").iterdir())
+    data = bytearray(path.read_bytes())
+    data[expected % SEGMENT_BYTES + distance] ^= 1
+    path.write_bytes(data)
+    store = find_store_files(root)
+    tail = uncommitted_tail(store, committed_end(store))
+    assert tail is not None
+    assert (tail.path, tail.entry_count) == (path, 0)
+    assert tail.torn_at is not None and 0 <= expected + distance - tail.torn_at <= distance
+    assert "bytes that are not an entry" in str(tail)

@@ -139,6 +139,9 @@ class TopicHandlers:
         self._state.limits.refuse_over(QUEUES_PER_TOPIC, max(counts))
         if not 0 <= config.permission <= 15 or config.filter_type not in _FILTER_TYPES:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, "invalid perm or topicFilterType")
+        is_mixed = config.attributes.get("message.type") == "MIXED"
+        if is_mixed and not self._state.settings[keys.MIXED_TYPE]:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "MIXED message type is not supported.")
         if unsupported := unsupported_attributes(config.attributes):
             # The next start would refuse the store, and a Java broker expects queues of another kind.
             value = config.attributes[unsupported[0]][:40]

@@ -1,4 +1,7 @@
-"""Access control of a broker: loads it from the settings, and puts the request guard before every path."""
+"""Access control of a broker: loads it from the settings, and puts the request guard before every path.
+
+`check_start` also has the other checks of a start that concern several settings at once.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING
 from orbitlog.access.access_settings import ACCESS_SETTINGS, AccessOptions, access_options
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.errors import BadField
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -17,6 +21,8 @@ from orbitlog.formats.records import properties as props
 from orbitlog.settings.listen_exposure import AnonymousAccess
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.tls_settings import check_tls
+from orbitlog.storefiles.disk import RealDisk
+from orbitlog.storefiles.store_contents import has_rocksdb_data
 
 if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
@@ -25,7 +31,19 @@ if TYPE_CHECKING:
     from orbitlog.store.message_store import MessageStore
 
 ACCESS_FILE = "access.json"
+_JAVA_USERS = "users"
 _REAL_TOPIC_INSIDE = frozenset((HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC))
+
+
+def check_start(settings: BrokerSettings) -> BrokerSettings:
+    """Return the settings with their listen address; raise a `SettingError` if settings contradict each other.
+
+    Servers and `doctor move` ask this one function, so that the report and the start give the same refusals.
+    """
+    settings = with_listen_address(settings)
+    check_access(settings)
+    check_tls(settings.texts)
+    return settings
 
 
 def check_access(settings: BrokerSettings, root: Path = Path()) -> AccessOptions:
@@ -61,9 +79,25 @@ def load_access(settings: BrokerSettings, root: Path) -> AccessControl | None:
     options = check_access(settings, root)
     if not options.is_on:
         return None
+    if options.checks_users:
+        _refuse_users_in_rocksdb(root, options)
     from orbitlog.access.access_control import AccessControl  # hashing and YAML, which most brokers do not need
 
     return AccessControl(options, cluster=settings[keys.CLUSTER_NAME])
+
+
+def _refuse_users_in_rocksdb(root: Path, options: AccessOptions) -> None:
+    """Raise a `SettingError` if a Java broker left users in the store and none were created for this broker.
+
+    It would start and refuse every client that the Java broker knew.
+    """
+    database = root / tree.CONFIG / _JAVA_USERS
+    if options.user_file.exists() or not has_rocksdb_data(RealDisk(), database):
+        return
+    raise SettingError(
+        f"authenticationEnabled=true and {database} has users of Apache's broker in RocksDB, which are not read; create"
+        f" them in {options.user_file} with `orbitlog access user add` and `orbitlog access policy`"
+    )
 
 
 def guard_paths(

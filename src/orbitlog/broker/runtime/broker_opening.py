@@ -30,6 +30,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.found_config import find_config
 from orbitlog.storefiles.store_config import StoreConfig
+from orbitlog.storefiles.store_contents import refuse_wrong_kinds
 from orbitlog.storefiles.store_paths import ignored_paths
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ def open_broker_store(
     A `disk` other than the machine's must be empty.
     """
     disk = disk or RealDisk()
+    refuse_wrong_kinds(root, disk)  # the tables below are read before the store is opened
     config = _store_config(settings, root, disk)
     for sentence in ignored_paths(root, settings.store):
         log.warning("%s", sentence)

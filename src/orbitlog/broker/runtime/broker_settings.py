@@ -24,7 +24,7 @@ from orbitlog.observe.metrics_settings import METRICS_SETTINGS
 from orbitlog.settings import store_settings
 from orbitlog.settings.limits import BROKER_LIMITS, Limits
 from orbitlog.settings.listen_exposure import AnonymousAccess, is_exposed, parse_anonymous_access
-from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.properties_file import read_properties
 from orbitlog.settings.runtime_keys import RUNTIME_KEYS, check_range
 from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
@@ -113,6 +113,8 @@ def _answer_bytes(text: str) -> int:
 def _directory(text: str) -> str:
     if text.startswith("~"):
         raise ValueError("starts with ~, which Java does not expand; write the full path")
+    if text != text.strip():
+        raise ValueError("has blanks at its end, which Java makes part of the name; remove them")
     return text
 
 
@@ -169,6 +171,7 @@ AUTO_CREATE_GROUP = Setting("autoCreateSubscriptionGroup", parse_truth, True, "a
 CLUSTER_TOPIC = Setting("clusterTopicEnable", parse_truth, True, "allow sends to the topic with the cluster's name")
 BROKER_TOPIC = Setting("brokerTopicEnable", parse_truth, True, "allow sends to the topic with the broker's name")
 TRACE_TOPIC = Setting("traceTopicEnable", parse_truth, False, "create the topic for message traces")
+MIXED_TYPE = Setting("enableMixedMessageType", parse_truth, False, "topics can have the message type MIXED")
 MESSAGE_BYTES = Setting("maxMessageSize", _message_bytes, 4 * 1024 * 1024, "maximum bytes of a body or batch")
 FLUSH_TYPE = Setting(
     "flushDiskType",
@@ -352,6 +355,7 @@ _ALL: tuple[Setting[Any], ...] = (
     CLUSTER_TOPIC,
     BROKER_TOPIC,
     TRACE_TOPIC,
+    MIXED_TYPE,
     MESSAGE_BYTES,
     FLUSH_TYPE,
     FLUSH_TIMEOUT_MS,
@@ -511,7 +515,7 @@ def load_broker_settings(
     others: dict[str, tuple[str, str]] = {}
     sources: list[tuple[str, Mapping[str, str]]] = []
     if config_path is not None:
-        sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))
+        sources.append((str(config_path), read_properties(config_path)))
     sources.append(("the environment", _from_environment(environment)))
     sources.append(("the command line", dict(map(split_assignment, assignments))))
     sources.append(("the command line", options or {}))

@@ -113,10 +113,10 @@ def change_settings(*, assignments: tuple[str, ...], broker: str | None, cluster
 @click.pass_context
 def check_file(context: click.Context, *, path: Path, output: Output) -> None:
     from orbitlog.broker.runtime.setting_verdicts import judge_settings
-    from orbitlog.settings.properties_file import parse_properties
+    from orbitlog.settings.properties_file import read_properties
     from orbitlog.settings.secret_settings import shown_value
 
-    pairs = parse_properties(path.read_text(encoding="latin-1"))
+    pairs = read_properties(path)
     rows: list[dict[str, Any]] = [
         {"key": key, "value": shown_value(key, pairs[key]), "finding": finding, "sentence": sentence}
         for key, finding, sentence in judge_settings(pairs)

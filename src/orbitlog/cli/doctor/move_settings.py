@@ -7,26 +7,28 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from orbitlog.broker.runtime.broker_access import check_access
+from orbitlog.broker.runtime.broker_access import check_start, load_access
 from orbitlog.broker.runtime.broker_settings import (
     ADVERTISED_ADDRESS,
     BIND_ADDRESS,
     BROKER_NAME,
     STORE_ROOT,
+    BrokerSettings,
     load_broker_settings,
 )
-from orbitlog.broker.runtime.listen_address import advertised_addresses, contradiction, with_listen_address
+from orbitlog.broker.runtime.listen_address import advertised_addresses, contradiction
 from orbitlog.broker.runtime.setting_verdicts import WRONG, judge_settings
 from orbitlog.broker.tables.config_directory import ConfigDirectory
 from orbitlog.broker.tables.offsets_in_force import check_offsets
 from orbitlog.doctor.move.move_rows import MoveRow, MoveSeverity, changes, note, refused
-from orbitlog.errors import StoreError
+from orbitlog.errors import OrbitlogError, StoreError
 from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET
-from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.properties_file import read_properties
 from orbitlog.settings.setting import SettingError, split_assignment
 from orbitlog.settings.setting_review import SettingClass
 from orbitlog.settings.store_settings import LMQ, SETTINGS, StoreSettings, check_setting
+from orbitlog.settings.tls_settings import check_tls
 from orbitlog.storefiles.read_only_disk import ReadOnlyDisk
 
 _BY_FINDING = {
@@ -50,7 +52,9 @@ class GivenSettings(NamedTuple):
     @classmethod
     def read(cls, config_path: Path | None, assignments: tuple[str, ...]) -> GivenSettings:
         """Read the file, then `key=value` texts; raise `SettingError` for a text without `=`."""
-        texts = parse_properties(config_path.read_text(encoding="latin-1")) if config_path is not None else {}
+        texts: dict[str, str] = {}
+        if config_path is not None:
+            texts = read_properties(config_path)
         return cls(config_path, assignments, {**texts, **dict(map(split_assignment, assignments))})
 
     @property
@@ -83,14 +87,14 @@ def orbitlog_setting_rows(root: Path, given: GivenSettings) -> Iterator[MoveRow]
         )
     try:
         loaded = load_broker_settings(given.config_path, given.assignments, os.environ)
-        settings = with_listen_address(loaded)
-        check_access(settings)
+        settings = check_start(loaded)
         addresses = advertised_addresses(settings)
     except (SettingError, ValueError) as error:
         # One that a verdict above has named already is not repeated.
         if not any(row.severity is MoveSeverity.REFUSED for row in rows):
             yield refused("setting", str(error), setting=str(error).partition("=")[0])
         return
+    yield from _file_rows(root, settings)
     if sentence := contradiction(settings, addresses):
         yield changes("listen address", sentence, setting=BIND_ADDRESS.key)
     if BIND_ADDRESS.key not in loaded.texts:
@@ -101,6 +105,19 @@ def orbitlog_setting_rows(root: Path, given: GivenSettings) -> Iterator[MoveRow]
             setting=BIND_ADDRESS.key,
             next_step="add bindAddress=0.0.0.0 to listen on every address",
         )
+
+
+def _file_rows(root: Path, settings: BrokerSettings) -> Iterator[MoveRow]:
+    """Yield accounts, certificates and keys that the broker would not start with."""
+    try:
+        load_access(settings, root)
+        if options := check_tls(settings.texts):
+            from orbitlog.remoting.tls.tls_loading import load_client_tls, load_server_tls
+
+            load_server_tls(options)
+            load_client_tls(options)
+    except OrbitlogError as error:
+        yield refused("access and TLS files", str(error))
 
 
 def _verdict_rows(given: GivenSettings) -> Iterator[MoveRow]:
@@ -116,6 +133,8 @@ def _verdict_rows(given: GivenSettings) -> Iterator[MoveRow]:
 def offset_rows(root: Path, given: GivenSettings) -> Iterator[MoveRow]:
     """Yield a refusal if the offset table that `enableLmq` chooses is not the one with the latest offsets."""
     directory = ConfigDirectory(ReadOnlyDisk(), root, COMPAT_5_5)
+    if directory.path.is_file():  # which has a row of its own
+        return
     has_light_queues = given.store.value(LMQ)
     try:
         check_offsets(directory, has_light_queues=has_light_queues)

@@ -229,8 +229,10 @@ def _store(wanted: str, path: Path, settings: StoreSettings | None = None) -> St
     try:
         store = files.find_store_files(path, settings)
     except StoreLayoutError as error:
-        for first in sorted(entry for entry in path.iterdir() if entry.is_file())[:1]:
-            _refuse_other_kind(wanted, first, shown=path)
+        entries = sorted(path.iterdir()) if path.is_dir() else []
+        if all(entry.is_file() for entry in entries):  # one directory of a store, not a store
+            for first in entries[:1]:
+                _refuse_other_kind(wanted, first, shown=path)
         raise click.UsageError(str(error)) from error
     for obstacle in find_obstacles(path):
         if not obstacle.parts & _PARTS.get(wanted, NO_PART) or obstacle.content in _LISTED:

@@ -15,7 +15,7 @@ from orbitlog.storefiles.store_files import OffsetFile, find_store_files
 from orbitlog.storefiles.store_paths import StorePaths
 
 _SIZE_BYTES = 4
-_DLEDGER = f"{tree.DLEDGER_PREFIX}*/{tree.DLEDGER_DATA}"
+_DLEDGER = f"{tree.DLEDGER_PREFIX}*"
 _RECORD_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -49,7 +49,8 @@ def _segments_beside(path: Path, settings: StoreSettings) -> tuple[OffsetFile, .
     candidates = (path, *path.resolve().parents[:2])
     for root in candidates:
         paths = StorePaths.of(root, settings)
-        if root.is_dir() and (paths.is_configured or (root / tree.COMMITLOG).is_dir() or any(root.glob(_DLEDGER))):
+        is_named = paths.is_configured or paths.dledger_given is not None
+        if root.is_dir() and (is_named or (root / tree.COMMITLOG).is_dir() or any(root.glob(_DLEDGER))):
             return find_store_files(root, paths).segments
     raise click.UsageError(
         "index files contain hashes, so --topic needs the commit log: give the store, --key as well, or the log's"

@@ -27,7 +27,7 @@ def log_path_options(command: Command) -> Command:
         "assignments",
         multiple=True,
         metavar="KEY=VALUE",
-        help="storePathCommitLog or readOnlyCommitLogStorePaths; overrides --config.",
+        help="storePathCommitLog, readOnlyCommitLogStorePaths or storePathDLedgerCommitLog; overrides --config.",
     )
     return config(assignments(command))
 

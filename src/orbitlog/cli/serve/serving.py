@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import click
 
 from orbitlog.broker.runtime import broker_settings as keys
-from orbitlog.broker.runtime.broker_access import check_access
+from orbitlog.broker.runtime.broker_access import check_start
 from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
-from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.cli.main import WrongUse
 from orbitlog.cli.output.log_lines import JSON, TEXT, LineRate, LogFile, line_formatter
 from orbitlog.errors import OrbitlogError
@@ -29,7 +28,6 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.observe.metrics_settings import EXPORTER, PROM, PROM_PORT
 from orbitlog.settings.atomic_file import create_directory
 from orbitlog.settings.setting import SettingError
-from orbitlog.settings.tls_settings import check_tls
 
 if TYPE_CHECKING:
     from orbitlog.cli.serve.service_notify import ServiceNotifier
@@ -123,9 +121,7 @@ def read_broker_settings(
     """
     options = {key: text for key, text in given.items() if text is not None}
     try:
-        settings = with_listen_address(load_broker_settings(config_path, assignments, os.environ, options))
-        check_access(settings)
-        check_tls(settings.texts)
+        settings = check_start(load_broker_settings(config_path, assignments, os.environ, options))
     except (SettingError, ValueError) as error:
         raise WrongUse(str(error)) from error
     for complaint in settings.complaints:

@@ -46,9 +46,7 @@ _SUFFIX = ".converting"
 _STATE = "orbitlog.convert"
 _COPY_BYTES = 8 * 1024 * 1024
 # Derived data that a rebuild makes from the log, and tables that are read through the binding.
-_CONVERTIBLE = frozenset(
-    (Content.DLEDGER_LOG, Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES, Content.UNKNOWN_DIRECTORY)
-)
+_CONVERTIBLE = frozenset((Content.DLEDGER_LOG, Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ def convert_store(
     """Write an ordinary store into `out`, which must not exist; raise `StoreLayoutError` if it cannot be converted."""
     store = find_store_files(root, settings)
     refuse_links(store.paths)
-    kinds = _kinds(store, settings)
+    kinds, left_out = _kinds(store, settings)
     _check_places(store, out)
     if SHARED_USE.is_in_use(store):
         raise StoreLocked(f"{root} is used by a broker; stop it first")
@@ -114,7 +112,8 @@ def convert_store(
     geometry, rules = robust_geometry(store, settings), sampled_rules(store, settings)
     result = Conversion(str(root), str(out), kinds, is_dry_run=dry_run)
     if dry_run:
-        return _surveyed(store, result, accept_uncommitted=accept_uncommitted, progress=progress)
+        found = _surveyed(store, result, accept_uncommitted=accept_uncommitted, progress=progress)
+        return replace(found, notes=(*found.notes, *left_out))
     _check_room(store, out)
     disk = disk or RealDisk()
     state = work / _STATE
@@ -134,22 +133,27 @@ def convert_store(
     result = replace(result, tables=tuple(convert_tables(disk, store, work, state, rules.compat)))
     result = _derive(disk, store, work, result, _explicit(settings, geometry, rules), run=run, progress=progress)
     _publish(disk, work, out, state)
-    return result
+    return replace(result, notes=(*result.notes, *left_out))
 
 
-def _kinds(store: StoreFiles, settings: StoreSettings) -> tuple[str, ...]:
-    """Return what makes the store special; raise `StoreLayoutError` if it is ordinary or more than that is special."""
+def _kinds(store: StoreFiles, settings: StoreSettings) -> tuple[tuple[str, ...], list[str]]:
+    """Return what makes the store special, and notes on directories that are left out.
+
+    Raise `StoreLayoutError` if the store is ordinary, or if it has something else that is special.
+    """
     directories = StorePaths.of(store.root, settings).log_directories
     obstacles = list(find_obstacles(store.root, log_directories=directories))
     for obstacle in obstacles:
-        if obstacle.content not in _CONVERTIBLE:
+        is_left_out = obstacle.content is Content.UNKNOWN_DIRECTORY and not obstacle.parts
+        if obstacle.content not in _CONVERTIBLE and not is_left_out:
             raise StoreLayoutError(f"store not converted: {obstacle}")
-    kinds = sorted({obstacle.content.value for obstacle in obstacles} - {Content.UNKNOWN_DIRECTORY.value})
+    kinds = sorted({obstacle.content.value for obstacle in obstacles if obstacle.content in _CONVERTIBLE})
+    left_out = [obstacle.path for obstacle in obstacles if obstacle.content not in _CONVERTIBLE]
     if not kinds:
         raise StoreLayoutError(f"{store.root} is an ordinary store already; copy it instead")
     if not store.dledger_segments and not store.segments:
         raise StoreLayoutError(f"{store.root} has no log to convert")
-    return tuple(kinds)
+    return tuple(kinds), [f"{path} is not a directory of a RocketMQ store and is left out" for path in left_out]
 
 
 def _check_places(store: StoreFiles, out: Path) -> None:

@@ -35,7 +35,7 @@ from orbitlog.storefiles.store_files import StoreFiles, find_store_files
 from orbitlog.storefiles.store_paths import StorePaths, ignored_paths
 
 ORBITLOG, JAVA = "orbitlog", "java"
-_ACCESS_CONTROL = ("auth", "acl")
+_ACCESS_CONTROL = ("users", "acls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +209,9 @@ def _common_rows(store: StoreFiles, wish: MoveWish, settings: StoreSettings) -> 
         if wish.target == ORBITLOG and any((root / tree.CONFIG / name).glob("*")):
             yield note(
                 "access control",
-                "users and permissions of Apache's broker are kept here; Orbitlog has no access control and does not"
-                " read them",
+                "users and policies of Apache's broker are kept here in RocksDB; Orbitlog reads those of accessFile",
                 path=root / tree.CONFIG / name,
+                next_step="create them with `orbitlog access user add` if authenticationEnabled=true",
             )
     yield from table_rows(store)
     if wish.target == JAVA:

@@ -23,7 +23,7 @@ from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.confined.confined_disk import ConfinedDisk
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.log_references import refuse_missing_log
-from orbitlog.storefiles.store_contents import REBUILDABLE, refuse_writing
+from orbitlog.storefiles.store_contents import REBUILDABLE, refuse_unwritable, refuse_writing
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.storefiles.store_paths import StorePaths
 
@@ -88,6 +88,7 @@ def rebuild_in_place(
     """Rebuild the parts and swap them in; the old files stay in the journal, or are discarded when all is done."""
     disk = disk or ConfinedDisk(root)
     find_store_files(root, settings)
+    refuse_unwritable(StorePaths.below(root))
     refuse_writing(root, except_for=REBUILDABLE)
     refuse_missing_log(StorePaths.of(root, settings), disk)
     staging = root / tree.DOCTOR / _STAGING

@@ -34,8 +34,16 @@ from orbitlog.jobs.store_use import StoreUse, taken
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.confined.confined_disk import ConfinedDisk
 from orbitlog.storefiles.disk import Disk
-from orbitlog.storefiles.store_contents import CHECKABLE, READABLE, REPAIRABLE, refuse_reading, refuse_writing
+from orbitlog.storefiles.store_contents import (
+    CHECKABLE,
+    READABLE,
+    REPAIRABLE,
+    refuse_reading,
+    refuse_unwritable,
+    refuse_writing,
+)
 from orbitlog.storefiles.store_files import find_store_files
+from orbitlog.storefiles.store_paths import StorePaths
 
 _ROUNDS_MAX = 10
 
@@ -140,6 +148,7 @@ def apply_repair(
     Without it nothing is repaired while a part of the log is missing.
     """
     settings, disk = settings or StoreSettings(), disk or ConfinedDisk(root)
+    refuse_unwritable(StorePaths.below(root))
     refuse_writing(root, except_for=REPAIRABLE)
     find_store_files(root, settings)
     result = Repair(is_applied=True)

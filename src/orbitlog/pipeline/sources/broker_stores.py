@@ -34,7 +34,7 @@ class BrokerStore:
     broker_name: str
     root: str
     log_settings: tuple[tuple[str, str], ...] = ()
-    """Values of storePathCommitLog and readOnlyCommitLogStorePaths, if given."""
+    """Values of storePathCommitLog and the other settings of `LOG_PATH_SETTINGS`, if given."""
 
     @property
     def paths(self) -> StorePaths:

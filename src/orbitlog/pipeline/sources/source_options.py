@@ -40,6 +40,7 @@ COMMON_OPTIONS: Mapping[str, str] = {
     "config": "the broker's broker.conf, read for storePathCommitLog; JSON for several stores",
     "storePathCommitLog": "directories of the CommitLog if not below the store's root; JSON for several stores",
     "readOnlyCommitLogStorePaths": "additional directories of the CommitLog; JSON for several stores",
+    "storePathDLedgerCommitLog": "directory of the data files of a DLedger log; JSON for several stores",
     "checkCrc": "check the CRC of every body (true)",
     "inflate": "inflate compressed bodies (true)",
     "maxBytesPerTrigger": "approximate maximum of record bytes per micro-batch",

@@ -59,6 +59,16 @@ def test_invalid_topics_are_refused(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
+@pytest.mark.parametrize("is_enabled", [False, True])
+def test_message_type_mixed_needs_its_setting(is_enabled: bool, tmp_path: Path) -> None:
+    expected = ResponseCode.SUCCESS if is_enabled else ResponseCode.SYSTEM_ERROR
+
+    async def work(desk: Desk) -> None:
+        assert await make_topic(desk, attributes="+message.type=MIXED") == expected
+
+    at_desk(tmp_path, work, enableMixedMessageType=str(is_enabled).lower())
+
+
 async def _popped(desk: Desk, invisible_ms: int = 60_000, group: str = "G") -> list[bytes]:
     wish = {"consumerGroup": group, "topic": "Orders", "queueId": -1, "maxMsgNums": 32, "invisibleTime": invisible_ms}
     answer = await desk.ask(RequestCode.POP_MESSAGE, **wish, pollTime=0, bornTime=0, initMode=0)

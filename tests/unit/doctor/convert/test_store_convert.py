@@ -378,3 +378,18 @@ def test_entries_that_a_killed_broker_had_dispatched_are_committed(
     result = convert_store(root, tmp_path / "out", NOTHING)
     assert (result.records, result.uncommitted) == (expected, 60 - expected)
     assert len(messages(tmp_path / "out")) == expected
+
+
+def test_unknown_directory_is_left_out_with_a_note_unless_it_may_be_a_log(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_dledger_store(root)
+    (root / "snapshots").mkdir()
+    (root / "snapshots/monday.tar").write_bytes(b"data")
+    for dry_run in (True, False):
+        done = convert_store(root, tmp_path / "out", NOTHING, dry_run=dry_run)
+        assert done.kinds == ("DLedger log",)
+        assert done.notes == (f"{root}/snapshots is not a directory of a RocketMQ store and is left out",)
+    (root / "snapshots/00000000000000000000").write_bytes(b"data")
+    with pytest.raises(StoreLayoutError, match="snapshots is not a directory"):
+        convert_store(root, tmp_path / "other", NOTHING)
+    assert not (tmp_path / "other").exists()
