@@ -57,9 +57,12 @@ faults: setup ## run the fault tests for long: power cuts, kills, flipped bits, 
 # Steps of the simulation, and its first seed.
 ORBITLOG_FAILOVER_STEPS ?= 10000000
 ORBITLOG_FAILOVER_SEED ?= 0
+# Acknowledged sends for each failover of real processes.
+ORBITLOG_FAILOVER_MESSAGES ?= 10000
 .PHONY: failover
-failover: setup ## simulate failovers of replica groups under faults for ten million steps (docs/replication.md)
+failover: setup ## fail over real processes under load, then simulate failovers for ten million steps (docs/replication.md)
 	@ORBITLOG_FAILOVER_STEPS=$(ORBITLOG_FAILOVER_STEPS) ORBITLOG_FAILOVER_SEED=$(ORBITLOG_FAILOVER_SEED) \
+		ORBITLOG_FAILOVER_MESSAGES=$(ORBITLOG_FAILOVER_MESSAGES) \
 		$(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 tests/failover $(ARGS)
 
 ORBITLOG_SOAK_SECONDS ?= 600

@@ -142,6 +142,10 @@ COMMANDS = {
     "cluster": LazyCommand(
         "orbitlog.cli.cluster.cmd_cluster", "List the brokers of a running cluster and check their health."
     ),
+    "replica": LazyCommand(
+        "orbitlog.cli.cluster.cmd_replica",
+        "Show replica groups with automatic failover, hand a group over, and force an election.",
+    ),
     "config": LazyCommand(
         "orbitlog.cli.cluster.cmd_config", "Show and change settings of running brokers; check a broker.conf."
     ),

@@ -173,7 +173,8 @@ class RouteTable:
             if live is not None and live.data_version.state_version > wrapper.data_version.state_version:
                 self._leave(key, request.broker_name)
                 return RegisterBrokerResponse()
-        self._check_owner(request, group, known_address, connection, host)
+        if group is None or not self._is_elected(request, group, known_address, wrapper.data_version, connection):
+            self._check_owner(request, group, known_address, connection, host)
         if known_address is None and len(wrapper.topics) == 1:
             return None
         is_first = known_address is None
@@ -184,6 +185,30 @@ class RouteTable:
         self._keys_of.setdefault(connection, set()).add(key)
         yield from self._take_topics(group, request, wrapper, live, is_changed=is_changed)
         return self._master_for(request.cluster, group, request.broker_id)
+
+    def _is_elected(
+        self,
+        request: RegisterBrokerRequest,
+        group: _BrokerGroup,
+        known_address: str | None,
+        version: DataVersion,
+        connection: Hashable,
+    ) -> bool:
+        """Return whether a slave of a group with failover registers as the master of a later epoch.
+
+        The old master may be paused or cut off, and still connected. Only a member that is registered over the same
+        connection may take its id, and only from a master that stated an epoch itself.
+        """
+        if known_address is None or group.cluster != request.cluster:
+            return False
+        key = BrokerKey(request.cluster, request.broker_address)
+        live = self._live.get(BrokerKey(group.cluster, known_address))
+        return (
+            live is not None
+            and 0 < live.data_version.state_version < version.state_version
+            and request.broker_address in group.addresses.values()
+            and key in self._keys_of.get(connection, ())
+        )
 
     def _check_owner(
         self,

@@ -22,6 +22,7 @@ class Availability:
         self.failure = ""
         self.full_disk = ""
         self.replica_reason = ""
+        self.fence_reason = ""
         self.is_limited = False
 
     def close(self) -> None:
@@ -31,7 +32,16 @@ class Availability:
     def note_full_disk(self, reason: str) -> None:
         """Take no messages because a disk is too full; an empty reason lifts that."""
         self.full_disk = reason
-        self.is_limited = bool(self.is_closed or self.failure or self.replica_reason or reason)
+        self._update()
+
+    def fence(self, reason: str) -> None:
+        """Take no messages because this broker may not be the master of its replica group; an empty reason lifts it."""
+        self.fence_reason = reason
+        self._update()
+
+    def _update(self) -> None:
+        reason = self.failure or self.full_disk or self.replica_reason or self.fence_reason
+        self.is_limited = bool(self.is_closed or reason)
 
     def refuse_own_messages(self) -> None:
         """Take no messages except those of a master; not undone."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from orbitlog.errors import StoreError
+from orbitlog.errors import ReplicaMismatch, StoreError
 from orbitlog.formats.derived.dispatch_marks import INLINE, DispatchLease
 from orbitlog.settings.retention_policy import RetentionPolicy
 from orbitlog.store.appending.appender import Appender, NowMs
@@ -53,6 +53,8 @@ class MessageStore(StoreReads):
         self._dispatch = opened.dispatch
         self._availability = Availability(opened.root)
         self._marks = StoreMarks(opened.confirmed)
+        if opened.config.is_group_member:
+            self._marks.confirm_limit = self._dispatcher.dispatched_to
         self._derived = DerivedFlush(opened, self._marks, self._availability, self.flush_log)
         self._retention = Retention(
             opened.disk,
@@ -141,7 +143,7 @@ class MessageStore(StoreReads):
     @property
     def confirmed_to(self) -> int:
         """Physical offset up to which readers may read."""
-        return self._log.flushed_to if self._sync_flush else self._log.written_to
+        return min(self._log.flushed_to if self._sync_flush else self._log.written_to, self._marks.confirm_limit)
 
     @property
     def damage(self) -> list[DamagedLog]:
@@ -222,6 +224,31 @@ class MessageStore(StoreReads):
         """Forget the incomplete last record that a slave received, before it follows a master on a new connection."""
         if self._replica is not None:
             self._replica.drop_incomplete()
+
+    def confirm(self, physical_offset: int) -> None:
+        """Let readers of a group member's store read up to an offset that the group has confirmed.
+
+        It is published at once: after a kill, recovery dispatches up to there and no further.
+        """
+        assert self._config.is_group_member, "only a replica group confirms"
+        self._marks.confirm_limit = physical_offset
+        self._marks.publish(self.confirmed_to)
+
+    def cut_log(self, end: int) -> None:
+        """End the log of a slave in a replica group at `end`, durably; bytes after it never come back.
+
+        Raise `ReplicaMismatch`, with nothing changed, if messages after `end` were confirmed: readers may have them.
+        """
+        replica = self._replica
+        assert replica is not None, "a master's log is never cut"
+        self._availability.check_open()
+        if end < self.dispatched_to:
+            raise ReplicaMismatch(
+                f"the log of {self._root} must end at {end}, but messages up to {self.dispatched_to} were confirmed to"
+                " readers; nothing was removed. Move this store away and start the member with an empty one"
+            )
+        with self._availability.failing_for_good():
+            replica.cut(end)
 
     # Dispatch
 

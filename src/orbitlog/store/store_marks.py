@@ -3,7 +3,8 @@
     dispatched_to <= confirmed_to <= written_to,  flushed_to <= written_to
 
 `confirmed_to` is `flushed_to` with synchronous flush, else `written_to`. Readers and dispatch follow it: if a store
-acknowledges only flushed messages, no reader sees one that a crash could remove.
+acknowledges only flushed messages, no reader sees one that a crash could remove. In the store of a replica group it is
+also limited to the offset that the group has confirmed, so no reader sees a message that a failover could remove.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from threading import Lock
 
 from orbitlog.formats.derived.store_state import CONFIRMED
+from orbitlog.formats.java import LONG_MAX
 from orbitlog.storefiles.disk import MappedFile
 
 
@@ -24,6 +26,8 @@ class StoreMarks:
     def __init__(self, published: MappedFile) -> None:
         self._published = published
         self.lock = Lock()
+        self.confirm_limit = LONG_MAX
+        """Offset that a replica group has confirmed; without a group there is no limit."""
 
     def publish(self, confirmed_to: int) -> None:
         """Write the mark for processes that read the files of a running store; recovery does not use it."""

@@ -11,10 +11,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.checkpoint import Checkpoint
 from orbitlog.formats.derived.store_state import (
     CONFIRMED_FILE,
+    EPOCHS_FILE,
+    GROUP_DIRECTORY,
     KEYS_UNKNOWN,
     REPLICA_FILE,
     STATE_FILE,
@@ -22,13 +25,14 @@ from orbitlog.formats.derived.store_state import (
     StoreState,
     encode_state,
 )
+from orbitlog.formats.java import LONG_MAX
 from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.store.dispatch.broker_dispatch import BrokerDispatch
 from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.store.log.commitlog import CommitLog
-from orbitlog.store.log.confirmed_offset import open_confirmed
+from orbitlog.store.log.confirmed_offset import open_confirmed, read_confirmed
 from orbitlog.store.log.property_crc_mode import infer_mode
 from orbitlog.store.log.segments import open_log_segments
 from orbitlog.store.recovery.store_recovery import (
@@ -59,6 +63,11 @@ def lock_store(root: Path, config: StoreConfig, disk: Disk) -> ExitStack:
     refuse_unwritable(paths)
     refuse_writing(root, disk, log_directories=paths.log_directories)
     refuse_lost_log(paths, disk)
+    if not config.is_group_member and disk.read_file(root / EPOCHS_FILE) is not None:
+        raise StoreLayoutError(
+            f"{root} is the store of a member of a replica group: messages of a broker outside of the group would be"
+            f" taken for copies; set replicaCoordinator, or remove {root / GROUP_DIRECTORY} to leave the group for good"
+        )
     disk.make_directory(root)
     with ExitStack() as locks:
         locks.callback(disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT).release)
@@ -101,22 +110,34 @@ class OpenedStore:
         parts.queues.load(self._empty_files)
         parts.index.load(self._empty_files)
         self.checkpoint = read_checkpoint(disk, root)
+        state = read_state(disk, root)
         self.notices = notices_of(disk, root)
         found = FoundStore(
             disk,
             root,
             self.config.rules,
             self.checkpoint,
-            read_state(disk, root),
+            state,
             was_closed=disk.read_file(root / tree.ABORT) is None,
             note=read_recovery_note(disk, root),
             # A slave is strict with its last records: it can fetch them from its master. A master cannot.
             is_foreign=not self.config.is_replica and disk.read_file(root / REPLICA_FILE) is not None,
+            dispatch_limit=self._dispatch_limit(state),
         )
         self.notices += recover(parts, found, RecoverySteps(self._begin_recovery, self._distrust_keys, progress))
         self.confirmed = open_confirmed(disk, root / CONFIRMED_FILE)
         self.has_property_crc, notices = infer_mode(self.config.property_crc, log, parts.queues)
         self.notices += notices
+
+    def _dispatch_limit(self, state: StoreState | None) -> int:
+        """Return the offset that the replica group has confirmed, as this member knows; no limit without a group.
+
+        Both marks were confirmed when they were written. After a power cut either one may be the older.
+        """
+        if self.disk.read_file(self.root / EPOCHS_FILE) is None:
+            return LONG_MAX  # also a store that becomes the first of a group
+        published = read_confirmed(self.disk, self.root / CONFIRMED_FILE)
+        return max(published, state.dispatched_to if state is not None else 0)
 
     def end_recovery(self) -> None:
         """Remove the notes for recovery; call it when the state file on disk is valid."""

@@ -50,6 +50,9 @@ class StoreConfig:
     is_replica: bool = False
     """The log is a copy of a master's: the store takes no messages of its own."""
 
+    is_group_member: bool = False
+    """The store belongs to a replica group: readers and dispatch end at the offset that the group has confirmed."""
+
     paths: StorePaths | None = None
     """Where the CommitLog is; None if it is below the root."""
 

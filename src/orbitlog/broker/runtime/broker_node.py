@@ -65,9 +65,10 @@ if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
     from orbitlog.access.account_quotas import AccountQuotas
     from orbitlog.broker.metrics.broker_meters import BrokerMeters
+    from orbitlog.broker.replicas.broker_group import BrokerGroup
+    from orbitlog.broker.sending.flush_queue import ReplicaMark
     from orbitlog.broker.slave.slave_role import SlaveRole
     from orbitlog.remoting.tls.server_tls import ServerTls
-    from orbitlog.replication.replica_acks import ReplicaAcks
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,10 @@ _FIRST_SAVE_S = 1.0
 
 
 class Broker:
-    """Serves one store. Use it from one event loop: `await start()`, `await stop()`."""
+    """Serves one store. Use it from one event loop: `await start()`, `await stop()`.
+
+    With a `group` the broker is a member of a replica group, in the role that the settings state.
+    """
 
     def __init__(
         self,
@@ -93,6 +97,7 @@ class Broker:
         disk: Disk | None = None,
         opened: OpenStore | None = None,
         access: AccessControl | None = None,
+        group: BrokerGroup | None = None,
     ) -> None:
         settings = with_listen_address(settings)
         self._access = access or load_access(settings, root)
@@ -102,7 +107,7 @@ class Broker:
         events = BrokerEvents(self._message_appended, self._topics_changed, save_soon=save_wanted.set)
         self.state = state = take_broker_state(settings, root, opened, events, now_ms=now_ms)
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
-        self._client = RemotingClient(sign=_signer(self._access, settings), tls=client_tls)
+        self._client = group.client if group else RemotingClient(sign=_signer(self._access, settings), tls=client_tls)
         self._registration = Registration(state, self._client, lambda: self._master.port)
         writer = MessageWriter(state)
         meters = _make_meters(state, writer)
@@ -123,11 +128,12 @@ class Broker:
             pops=self._pops,
         )
         self._maintenance = Maintenance(state, self._disk_thread, flush_log)
-        self._scheduler = DispatchScheduler(state, self._pulls, self._pops, deliveries, self._disk_thread)
-        acks = replica_acks(settings)
-        self._flushes = _make_flush_queue(settings, self._after_flush, flush_log, acks)
+        self._scheduler = DispatchScheduler(state, self._pulls, self._pops, deliveries)
+        acks = replica_acks(settings) if group is None else None
+        self._flushes = _make_flush_queue(settings, self._after_flush, flush_log, group.acks if group else acks)
         replicated = self._flushes.send_durable if self._flushes else _nothing
-        self._master = MasterRole(state, acks, replicated, admits_local=self._access is None)
+        is_open = self._access is None
+        self._master = group.make_port(state) if group else MasterRole(state, acks, replicated, admits_local=is_open)
         may_publish = publishing_check(self._access)
         halves = HalfMessages(state, writer)
         ends = TransactionEnds(halves)
@@ -137,9 +143,11 @@ class Broker:
             state, writer, halves, ends, self._flushes, quotas=_quotas(self._access), may_publish=may_publish
         )
         self._clients = ClientHandlers(state)
-        self._slave = self._make_slave() if settings.is_slave else None
+        self._slave = self._make_slave(group) if settings.is_slave else None
         handlers = HandlerSet(self._sends, transactions, self._pulls, self._clients, self._pops)
         table = {**handlers.table(state, writer, self._flushes), **admin_table(state, self._admin_needs())}
+        if group is not None:
+            table |= group.table()
         if self._slave is not None:
             from orbitlog.broker.slave.slave_requests import slave_table
 
@@ -172,13 +180,16 @@ class Broker:
         listeners.meters = meters
         return listeners
 
-    def _make_slave(self) -> SlaveRole:
+    def _make_slave(self, group: BrokerGroup | None) -> SlaveRole:
         """Return the role of a slave; most brokers have none, so it is imported here."""
         from orbitlog.broker.slave.slave_role import SlaveRole
         from orbitlog.broker.slave.table_sync import CopiedTables, TableSync
 
-        tables = CopiedTables(self._delayed, self._pops.modes, self._saver.forget_topics, self._saver.save_file)
-        slave = SlaveRole(self.state, self._client, TableSync(self.state, self._client, tables))
+        copied = CopiedTables(self._delayed, self._pops.modes, self._saver.forget_topics, self._saver.save_file)
+        tables = TableSync(self.state, self._client, copied)
+        if group is not None:
+            return group.make_slave(self.state, self._client, tables)
+        slave = SlaveRole(self.state, self._client, tables)
         self._registration.answered = slave.found_master
         return slave
 
@@ -198,10 +209,14 @@ class Broker:
         self._maintenance.start(self._loops)
         self._start_loops()
 
-    async def stop(self) -> None:
-        """Answer the requests taken so far, unregister, and close the store so that it needs no recovery."""
+    async def stop(self, *, for_role: bool = False) -> None:
+        """Answer the requests taken so far, unregister, and close the store so that it needs no recovery.
+
+        With `for_role` the store is opened in another role at once: the broker stays registered, and appends nothing.
+        """
         self.state.is_stopping = True
-        await self._registration.unregister()
+        if not for_role:
+            await self._registration.unregister()
         await self._loops.stop()
         self._pulls.answer_all()
         self._pops.answer_all()
@@ -211,15 +226,17 @@ class Broker:
             await self._flushes.close()
         await self._master.stop()
         await self._registration.close()
-        await self._client.close()
-        if self._slave is None:
+        if not for_role:
+            await self._client.close()
+        if self._slave is None and not self._master.is_in_group:
             await self._hand_over()
         await self._saver.close()
         if self._access is not None:
             self._access.close()
-        self._disk_thread.shutdown()
+        # Not in the loop's thread: a member of a replica group renews its lease meanwhile.
+        await asyncio.to_thread(self._disk_thread.shutdown)
         self._scheduler.close()
-        self.state.store.close()
+        await asyncio.to_thread(self.state.store.close)
 
     async def _hand_over(self) -> None:
         """Write POP checkpoints and timer files for the next broker, after the log that they refer to is flushed."""
@@ -232,6 +249,36 @@ class Broker:
             log.error("could not write timer files for a Java broker: %s", error)
         else:
             self._timed.hand_over(self.state.now_ms())
+
+    # Replica groups
+
+    def confirmed(self, physical_offset: int) -> None:
+        """Answer sends, and let readers read, up to the offset that the replica group has confirmed."""
+        self.state.store.confirm(physical_offset)
+        if self._flushes is not None:
+            self._flushes.send_durable()
+        self._scheduler.plan()
+
+    def fence(self, reason: str) -> None:
+        """Accept no messages from now on, and refuse the sends that wait; an empty reason accepts them again."""
+        self.state.store.availability.fence(reason)
+        if reason and self._flushes is not None:
+            self._flushes.refuse_waiting(reason)
+
+    def answer_durable(self) -> None:
+        """Answer sends whose records are durable; after each turn of the loop in which a group's master appended."""
+        if self._flushes is not None:
+            self._flushes.send_durable()
+
+    @property
+    def client(self) -> RemotingClient:
+        """Connections to name servers and other brokers."""
+        return self._client
+
+    @property
+    def registration(self) -> Registration:
+        """Registration with the name servers."""
+        return self._registration
 
     @property
     def root(self) -> Path:
@@ -348,6 +395,11 @@ class Broker:
         self._transaction_check.check_once(self.state.now_ms())
 
 
+def make_client(settings: BrokerSettings, root: Path) -> RemotingClient:
+    """Return connections to name servers and brokers that outlive a broker: those of a member of a replica group."""
+    return RemotingClient(sign=_signer(load_access(settings, root), settings), tls=_load_tls(settings)[1])
+
+
 def _signer(access: AccessControl | None, settings: BrokerSettings) -> Callable[[Command], None] | None:
     """Return the call that signs requests to name servers and other brokers, if credentials are set.
 
@@ -362,7 +414,7 @@ def _quotas(access: AccessControl | None) -> AccountQuotas | None:
 
 
 def _make_flush_queue(
-    settings: BrokerSettings, flushed: Callable[[], None], flush: Callable[[], int], acks: ReplicaAcks | None
+    settings: BrokerSettings, flushed: Callable[[], None], flush: Callable[[], int], acks: ReplicaMark | None
 ) -> FlushQueue | None:
     """Return the queue of responses that wait for a flush, for slaves or for both; None if none waits."""
     flushes = settings.flushes_before_answer

@@ -13,6 +13,7 @@ from orbitlog.broker.pulling.group_filters import GroupFilters
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.runtime.broker_state import BrokerEvents, BrokerState
+from orbitlog.broker.runtime.replication_settings import COORDINATOR
 from orbitlog.broker.tables.config_directory import ConfigDirectory
 from orbitlog.broker.tables.groups import Groups, LightGroups
 from orbitlog.broker.tables.offsets_in_force import check_offsets, load_offsets
@@ -135,4 +136,5 @@ def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConf
         message_bytes_max=_MESSAGE_BYTES_MAX,
         dispatch_engine=settings[keys.DISPATCH_ENGINE],
         is_replica=settings.is_slave,
+        is_group_member=bool(settings[COORDINATOR]),
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbitlog.access.access_settings import ACCESS_SETTINGS
-from orbitlog.broker.runtime.replication_settings import BROKER_ROLE, REPLICATION_SETTINGS, SLAVE
+from orbitlog.broker.runtime.replication_settings import BROKER_ROLE, COORDINATOR, REPLICATION_SETTINGS, SLAVE
 from orbitlog.errors import FormatError
 from orbitlog.formats.names import check_topic
 from orbitlog.observe.metrics_settings import METRICS_SETTINGS
@@ -527,6 +527,10 @@ def load_broker_settings(
             else:
                 others[key] = text, source
     settings = BrokerSettings(texts, _reviewed(others, texts), config_path)
+    if settings[COORDINATOR]:
+        from orbitlog.broker.replicas.group_options import check_group_settings  # most brokers are in no group
+
+        check_group_settings(settings)
     _ = settings.is_slave  # raises if role and id contradict each other
     return settings
 

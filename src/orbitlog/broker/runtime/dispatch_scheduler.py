@@ -43,14 +43,15 @@ class DispatchScheduler:
         pulls: PullHandler,
         pops: PopConsumption,
         deliveries: DeliveryLoop,
-        disk_thread: Executor,
+        kernel_thread: Executor | None = None,
     ) -> None:
         self._state = state
         self._store = state.store
         self._pulls = pulls
         self._pops = pops
         self.deliveries = deliveries
-        self._disk_thread = disk_thread
+        # Not the disk thread, for which a stopping broker waits: compiling the kernels may take a minute.
+        self._kernel_thread = kernel_thread or ThreadPoolExecutor(1, "orbitlog-kernels")
         self._read_ahead_thread = ThreadPoolExecutor(1, "orbitlog-fetch")
         self._pace = DispatchPace()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -140,7 +141,7 @@ class DispatchScheduler:
     def _load_kernels(self) -> None:
         """Load the compiled dispatch kernels in a thread. They take memory, so only a busy broker loads them."""
         self.kernels_requested = True
-        loading = self._disk_thread.submit(self._store.load_kernels)
+        loading = self._kernel_thread.submit(self._store.load_kernels)
         loading.add_done_callback(_log_failure)
 
     # Dispatch by another process

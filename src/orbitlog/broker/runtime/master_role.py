@@ -44,6 +44,9 @@ class MasterRole:
     be listed while the broker listens on loopback; not with access control, which the HA protocol does not have.
     """
 
+    is_in_group = False
+    """Whether the role comes from a replica group, and can end at any time."""
+
     def __init__(
         self, state: BrokerState, acks: ReplicaAcks | None, replicated: Callable[[], None], *, admits_local: bool
     ) -> None:

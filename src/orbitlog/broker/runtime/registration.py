@@ -73,6 +73,8 @@ class Registration:
         self._part_number = 0
         self._announcements = CoalescedCall(self.register)
         self.changed = asyncio.Event()
+        self.is_fenced = False
+        """Register nothing: a member of a replica group without a role must not be in a route."""
         self.answered: Callable[[RegisterBrokerResponse], None] | None = None
         """Called with the answers of name servers: they name a slave's master."""
 
@@ -92,6 +94,8 @@ class Registration:
         await self._register_with([address for address in addresses if self._client.open_connection(address) is None])
 
     async def _register_with(self, addresses: Sequence[str]) -> None:
+        if self.is_fenced:
+            return
         await asyncio.gather(*map(self._register_at, addresses))
 
     async def announce(self) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import TYPE_CHECKING
 
+from orbitlog.formats.java import INT_MAX
 from orbitlog.settings.setting import Setting, number_between, parse_truth
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 _MIB = 1024 * 1024
 _COPIES_MAX = 32
+_ENDPOINT = re.compile(r"https?://(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}/?")
 SLAVE = "SLAVE"
 
 
@@ -44,6 +47,13 @@ def _members(text: str) -> tuple[Network, ...]:
         except ValueError:
             raise ValueError(f"contains {part.strip()!r}, which is neither an IP address nor a network") from None
     return tuple(networks)
+
+
+def _coordinator(text: str) -> str:
+    endpoints = text.removeprefix("etcd:").split(",")
+    if text and (not text.startswith("etcd:") or not all(map(_ENDPOINT.fullmatch, endpoints))):
+        raise ValueError("is not etcd:http://host:port or etcd:https://host:port, with further endpoints after commas")
+    return text
 
 
 BROKER_ROLE = Setting(
@@ -138,6 +148,48 @@ OFFSET_CHECK_IN_SLAVE = Setting(
     "a slave moves consumers whose offset it does not have; without it they wait until it has",
 )
 
+COORDINATOR = Setting(
+    "replicaCoordinator",
+    _coordinator,
+    "",
+    "etcd that elects the master of this `brokerName`, `etcd:http://host:port,...`; without it roles are fixed:"
+    " [failover](../replication.md#how-does-automatic-failover-work) (Orbitlog's own key)",
+)
+MEMBER_ID = Setting(
+    "replicaMemberId",
+    number_between(0, INT_MAX),
+    0,
+    "number of this member of a replica group, from 1 on; its `brokerId` while it is a slave (Orbitlog's own key)",
+)
+MIN_IN_SYNC = Setting(
+    "replicaMinInSync",
+    number_between(1, _COPIES_MAX),
+    1,
+    "members of a replica group, the master included, without which sends are refused (Orbitlog's own key)",
+)
+PATIENCE_MS = Setting(
+    "replicaPatience",
+    number_between(500, 600_000),
+    5_000,
+    "ms after which a master removes a member that lacks messages from the in-sync set (Orbitlog's own key)",
+)
+COORDINATOR_USER = Setting("replicaCoordinatorUser", str, "", "user of etcd (Orbitlog's own key)")
+COORDINATOR_PASSWORD = Setting(
+    "replicaCoordinatorPassword", str, "", "password of the user of etcd (Orbitlog's own key)"
+)
+COORDINATOR_CA = Setting(
+    "replicaCoordinatorCaFile",
+    str,
+    "",
+    "certificates that verify an https etcd; without it those of the system (Orbitlog's own key)",
+)
+COORDINATOR_CERTIFICATE = Setting(
+    "replicaCoordinatorCertFile", str, "", "client certificate for etcd (Orbitlog's own key)"
+)
+COORDINATOR_KEY = Setting(
+    "replicaCoordinatorKeyFile", str, "", "private key of the client certificate for etcd (Orbitlog's own key)"
+)
+
 REPLICATION_SETTINGS = (
     BROKER_ROLE,
     HA_PORT,
@@ -159,4 +211,13 @@ REPLICATION_SETTINGS = (
     TABLE_SYNC_MS,
     SLAVE_READ,
     OFFSET_CHECK_IN_SLAVE,
+    COORDINATOR,
+    MEMBER_ID,
+    MIN_IN_SYNC,
+    PATIENCE_MS,
+    COORDINATOR_USER,
+    COORDINATOR_PASSWORD,
+    COORDINATOR_CA,
+    COORDINATOR_CERTIFICATE,
+    COORDINATOR_KEY,
 )

@@ -6,19 +6,22 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from orbitlog.broker.runtime.broker_settings import (
+    ADVERTISED_ADDRESS,
+    BIND_ADDRESS,
     BROKER_ID,
     BROKER_SETTINGS,
     NAME_SERVERS,
     STORE_ROOT,
     load_broker_settings,
 )
-from orbitlog.broker.runtime.replication_settings import BROKER_ROLE
+from orbitlog.broker.runtime.replication_settings import BROKER_ROLE, COORDINATOR, HA_MEMBERS, MEMBER_ID
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.store_settings import SETTINGS
 
 READ, WRONG, REFUSED = "set", "wrong", "refused"
 _SOURCE = " from the command line"
 _ROLE_KEYS = (BROKER_ROLE.key, BROKER_ID.key)
+_GROUP_KEYS = tuple(setting.key for setting in (COORDINATOR, MEMBER_ID, BIND_ADDRESS, ADVERTISED_ADDRESS, HA_MEMBERS))
 
 
 class SettingVerdict(NamedTuple):
@@ -40,7 +43,11 @@ def judge_settings(texts: Mapping[str, str], source: str = "") -> Iterator[Setti
 def _judged(key: str, texts: Mapping[str, str]) -> tuple[str, str | None]:
     """Return the finding on one key, beside the others that a verdict may depend on."""
     is_read = key in SETTINGS or key in BROKER_SETTINGS
-    beside = _ROLE_KEYS if key in _ROLE_KEYS else () if is_read else (STORE_ROOT.key, NAME_SERVERS.key)
+    beside: tuple[str, ...] = () if is_read else (STORE_ROOT.key, NAME_SERVERS.key)
+    if key in _ROLE_KEYS:
+        beside = _ROLE_KEYS
+    elif key == COORDINATOR.key:
+        beside = _GROUP_KEYS
     names = dict.fromkeys((*beside, key))
     try:
         settings = load_broker_settings(None, [f"{name}={texts[name]}" for name in names if name in texts], {})

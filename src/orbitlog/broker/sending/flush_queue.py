@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from orbitlog.broker.runtime.group_commit import GroupCommit
 from orbitlog.broker.tables.observers import Observers
@@ -25,14 +25,19 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, encode_command, response_to
 from orbitlog.wire.frames import FrameDecoder
 
-if TYPE_CHECKING:
-    from orbitlog.replication.replica_acks import ReplicaAcks
-
 log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 # The next flush is delayed for clients that were just answered: by this share of the last flush's time, at most 2 ms.
 _DELAY_SHARE = 0.25
 _DELAY_SECONDS_MAX = 0.002
+
+
+class ReplicaMark(Protocol):
+    """Up to which offset enough copies of the log exist: those of slaves, or of the in-sync set of a replica group."""
+
+    @property
+    def replicated_to(self) -> int: ...
+    def has_enough_slaves(self, end: int) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -70,7 +75,7 @@ class FlushQueue:
         flush: Callable[[], int] | None,
         flushed: Callable[[], None],
         timeout_ms: Callable[[], int],
-        replicas: ReplicaAcks | None = None,
+        replicas: ReplicaMark | None = None,
     ) -> None:
         """Use `flush`, which returns the offset flushed to; call `flushed` after each flush, in the loop's thread.
 
@@ -258,6 +263,11 @@ class FlushQueue:
         oldest = self._waiting[0] if self._waiting else None
         self._next_timeout = self._loop.call_at(oldest.until_s, self._time_out) if oldest else None
         self._note_answered()
+
+    def refuse_waiting(self, reason: str) -> None:
+        """Refuse the sends that wait: this broker is not the master any more, so nothing confirms them."""
+        if self._waiting:
+            self._refuse_all(reason)
 
     def _on_failure(self, error: StoreError) -> None:
         self._is_flushing = False

@@ -36,6 +36,8 @@ class BrokerInstance:
     root: Path
     port: int
     metrics_port: int | None = None
+    assignments: tuple[str, ...] = ()
+    """Further settings of this one."""
 
 
 def plan_brokers(count: int, name: str, root: Path, port: int, metrics_port: int | None = None) -> list[BrokerInstance]:
@@ -49,6 +51,22 @@ def plan_brokers(count: int, name: str, root: Path, port: int, metrics_port: int
             metrics_port + PORT_STEP * number if metrics_port else metrics_port,
         )
         for number, letter in enumerate(string.ascii_lowercase[:count])
+    ]
+
+
+def plan_replicas(
+    count: int, name: str, root: Path, port: int, metrics_port: int | None = None
+) -> list[BrokerInstance]:
+    """Return the members of one replica group, each with a directory below `root`; the later ones have other ports."""
+    return [
+        BrokerInstance(
+            f"{name}-{member}",
+            root / f"{name}-{member}",
+            port + PORT_STEP * (member - 1) if port else 0,
+            metrics_port + PORT_STEP * (member - 1) if metrics_port else metrics_port,
+            (f"brokerName={name}", f"replicaMemberId={member}"),
+        )
+        for member in range(1, count + 1)
     ]
 
 
@@ -76,7 +94,8 @@ class BrokerProcesses:
         words: tuple[str, ...] = ("broker", "--store", str(instance.root), "--port", str(instance.port), "--json")
         if instance.metrics_port is not None:
             words = (*words, "--metrics-port", str(instance.metrics_port))
-        command = (*_PROGRAM, *words, *self._words, "--set", f"brokerName={instance.name}")
+        settings = (f"brokerName={instance.name}", *instance.assignments)
+        command = (*_PROGRAM, *words, *self._words, *(word for setting in settings for word in ("--set", setting)))
         # The pipe closes when this process ends, even if it is killed; the broker then stops (ENDS_WITH_INPUT).
         return await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, env={**os.environ, ENDS_WITH_INPUT: "1"}

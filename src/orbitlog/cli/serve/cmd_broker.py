@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.broker.runtime.replication_settings import COORDINATOR
 from orbitlog.cli.serve.serving import (
     RecoveryProgress,
     ServerLog,
@@ -29,12 +31,15 @@ from orbitlog.cli.serve.serving import (
     store_of,
 )
 
+if TYPE_CHECKING:
+    from orbitlog.broker.replicas.replica_node import ReplicaNode
+
 
 class _ServedBroker:
     def __init__(self, settings: BrokerSettings, root: Path, server_log: ServerLog) -> None:
         self._root = root
         self._log_path = server_log.path
-        self._broker = Broker(settings, root, progress=RecoveryProgress(server_log.open))
+        self._broker = _make_broker(settings, root, RecoveryProgress(server_log.open))
         server_log.open()
 
     async def start(self) -> Mapping[str, str]:
@@ -49,6 +54,15 @@ class _ServedBroker:
 
     async def stop(self) -> None:
         await self._broker.stop()
+
+
+def _make_broker(settings: BrokerSettings, root: Path, progress: RecoveryProgress) -> Broker | ReplicaNode:
+    """Return a broker, or the member of a replica group that runs one."""
+    if not settings[COORDINATOR]:
+        return Broker(settings, root, progress=progress)
+    from orbitlog.broker.replicas.replica_node import ReplicaNode
+
+    return ReplicaNode(settings, root, progress=progress)
 
 
 @click.command(

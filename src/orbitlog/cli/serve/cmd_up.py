@@ -18,6 +18,7 @@ from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_access import load_access
 from orbitlog.broker.runtime.broker_opening import open_broker_store
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.broker.runtime.replication_settings import COORDINATOR
 from orbitlog.cli.light_dataclasses import compile_dataclass_methods_lazily
 from orbitlog.cli.serve.serving import (
     RecoveryProgress,
@@ -53,12 +54,15 @@ if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
     from orbitlog.broker.runtime.broker_node import Broker
     from orbitlog.cli.serve.broker_processes import BrokerInstance, BrokerProcesses
+    from orbitlog.cli.serve.etcd_process import EtcdProcess
     from orbitlog.nameserver.nameserver_metrics import RequestCounts
 
 BROKERS_MAX = len(ascii_lowercase)  # each has a letter as suffix
 NAME_SERVER_PORT = 9876
 _PORT_MAX = 65535
 _KV_CONFIG = "kvConfig.json"
+REPLICAS_MAX = 9
+_OWN_ETCD = "etcd"
 
 
 class _Up:
@@ -136,11 +140,13 @@ class _UpTogether:
         words: list[str],
         *,
         server_log: ServerLog,
+        etcd: EtcdProcess | None = None,
     ) -> None:
         self._settings = settings
         self._log = server_log
         self._instances = instances
         self._words = words
+        self._etcd = etcd
         self._name_server = _name_server(settings, root, name_server_port, load_access(settings, root))
         self._running = AsyncExitStack()
         self._brokers: BrokerProcesses | None = None
@@ -153,6 +159,10 @@ class _UpTogether:
         host, port = self._name_server.address
         own = joined((_reachable(host), port))
         words = [*self._words, "-n", ";".join((own, *self._settings[keys.NAME_SERVERS]))]
+        if self._etcd is not None:
+            self._running.push_async_callback(self._etcd.stop)
+            await self._etcd.start()
+            words += ["--set", f"{COORDINATOR.key}=etcd:{self._etcd.endpoint}"]
         self._brokers = BrokerProcesses(self._instances, words)
         self._running.push_async_callback(self._brokers.stop)
         ready = await self._brokers.start()
@@ -241,6 +251,19 @@ def _reachable(host: str) -> str:
     show_default=True,
     help="Run N brokers as one cluster, one process each; stores go below --store, ports are 10 apart.",
 )
+@click.option(
+    "--replicas",
+    "replica_count",
+    type=click.IntRange(1, REPLICAS_MAX),
+    default=1,
+    show_default=True,
+    help="Run N brokers as one replica group with automatic failover, one process each; needs --coordinator.",
+)
+@click.option(
+    "--coordinator",
+    metavar="etcd|etcd:URL,...",
+    help="Coordinator of --replicas: etcd, started with this command, or the endpoints of a running one.",
+)
 @metrics_port_option
 @console_port_option
 @config_option
@@ -252,6 +275,8 @@ def command(
     *,
     root: Path | None,
     broker_count: int,
+    replica_count: int,
+    coordinator: str | None,
     host: str | None,
     name_server_port: int,
     broker_port: int | None,
@@ -276,14 +301,21 @@ def command(
         show_settings(settings)
         return
     root = store_of(settings, config_path)
-    instances = _instances(broker_count, settings, root) if broker_count > 1 else []
+    etcd = None
+    if replica_count > 1 or coordinator is not None:
+        instances, etcd = _replicas(replica_count, broker_count, coordinator, settings, root)
+    else:
+        instances = _instances(broker_count, settings, root) if broker_count > 1 else []
     server_log = ServerLog(root / "logs", "up", log_format)
     log_settings(settings)
     if instances:
         words = [*_broker_options(settings, config_path, assignments), "--log-format", log_format]
+        if coordinator not in (None, _OWN_ETCD):
+            words += ["--set", f"{COORDINATOR.key}={coordinator}"]
         serve(
             lambda: _with_console(
-                _UpTogether(settings, root, name_server_port, instances, words, server_log=server_log), console_port
+                _UpTogether(settings, root, name_server_port, instances, words, server_log=server_log, etcd=etcd),
+                console_port,
             ),
             as_json=as_json,
         )
@@ -298,6 +330,32 @@ def _with_console(served: Served, console_port: int | None) -> Served:
     from orbitlog.cli.serve.console_process import WithConsole
 
     return WithConsole(served, console_port)
+
+
+def _replicas(
+    count: int, broker_count: int, coordinator: str | None, settings: BrokerSettings, root: Path
+) -> tuple[list[BrokerInstance], EtcdProcess | None]:
+    """Return the members of a replica group, and the etcd to start for them; None for a running one."""
+    from orbitlog.cli.serve.broker_processes import plan_replicas
+
+    if count < 2 or broker_count > 1:
+        raise click.UsageError("--coordinator needs --replicas 2 or more, and no --brokers")
+    if coordinator is None:
+        raise click.UsageError("--replicas needs --coordinator etcd, or the endpoints of a running one")
+    if (root / tree.COMMITLOG).exists() or StorePaths.of(root, settings.store).is_configured:
+        raise click.UsageError(f"{root} is the store of one broker; give --replicas another directory")
+    if settings[AUTHENTICATION] or settings[ACL_ENABLE]:
+        raise click.UsageError("--replicas with access control is not supported; start each with `orbitlog broker`")
+    metrics_port = None if settings[EXPORTER] == DISABLE else settings[PROM_PORT]
+    instances = plan_replicas(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT], metrics_port)
+    if instances[-1].port > _PORT_MAX:
+        raise click.UsageError(f"the last replica would have port {instances[-1].port}; choose a lower --broker-port")
+    if coordinator != _OWN_ETCD:
+        COORDINATOR.check(coordinator, "--coordinator")
+        return instances, None
+    from orbitlog.cli.serve.etcd_process import EtcdProcess, find_etcd
+
+    return instances, EtcdProcess(find_etcd(), root / "etcd")
 
 
 def _instances(count: int, settings: BrokerSettings, root: Path) -> list[BrokerInstance]:

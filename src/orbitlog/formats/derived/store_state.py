@@ -20,6 +20,9 @@ CONFIRMED_FILE = "orbitlog.confirmed"
 RECOVERY_FILE = "orbitlog.recovery"
 REPLICA_FILE = "orbitlog.replica"
 """Exists while a slave has the store open: another broker wrote the end of its log."""
+GROUP_DIRECTORY = "orbitlog.group"
+"""Files of a member of a replica group: its epochs, the boot at which it last started, and tails that it gave up."""
+EPOCHS_FILE = f"{GROUP_DIRECTORY}/epochs"
 _MAGIC = 0x4F524231  # ORB1
 _RECOVERY_MAGIC = 0x4F524252  # ORBR
 _NOTE = "recovery note"

@@ -81,6 +81,10 @@ class GroupMember:
         """Note until when, by the own clock, no other member can see this member's lease end."""
         self._lease_ends_s = ends_s
 
+    def holds_lease(self, now_s: float) -> bool:
+        """Return whether no other member can see this member's lease end before `now_s`, by the own clock."""
+        return now_s < self._lease_ends_s
+
     def observe(self, snapshot: Snapshot) -> None:
         """Take a snapshot of the coordinator, from a read or a watch."""
         desk = self.context.desk

@@ -178,7 +178,7 @@ class Appender:
         if not availability.is_limited:
             return None
         availability.check_open()
-        if reason := availability.failure or availability.replica_reason:
+        if reason := availability.failure or availability.replica_reason or availability.fence_reason:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=reason)
         if availability.full_disk and (reason := self._recheck_disks(self._now_ms())):
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=reason)

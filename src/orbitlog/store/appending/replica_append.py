@@ -41,6 +41,11 @@ class ReplicaAppend:
         """Forget the bytes of an incomplete last record; they are requested again."""
         self.received_to = self._log.written_to
 
+    def cut(self, end: int) -> None:
+        """End the log at `end`, the end of a record, durably: later bytes are overwritten with zeros."""
+        self._log.cut_to(end)
+        self.received_to = end
+
     def append(self, physical_offset: int, data: bytes) -> int:
         """Write bytes that start at `physical_offset`; return the number of records that they completed.
 

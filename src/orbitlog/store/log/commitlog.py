@@ -59,6 +59,12 @@ class CommitLog:
         self.written_to, self.flushed_to = end, min(flushed_to, end)
         self.own_from = end
 
+    def cut_to(self, end: int) -> None:
+        """End the log at `end`, durably: a slave gives up bytes that its master does not have."""
+        with self._flushing:  # a flush in another thread must not sync a segment that is removed here
+            self.segments.cut(end, keep_first=True)
+            self.written_to, self.flushed_to = end, min(self.flushed_to, end)
+
     def start_at(self, physical_offset: int) -> None:
         """Start an empty log at a segment other than the first: a slave whose master has deleted earlier ones."""
         assert self.segments.is_empty
@@ -154,8 +160,8 @@ class CommitLog:
 
         The offset is read before the sync: bytes written during the sync may not be durable after it.
         """
-        target = self.written_to
         with self._flushing:  # of two concurrent flushes the slower one would set the mark back
+            target = self.written_to
             if target > self.flushed_to:
                 self.segments.sync(self.flushed_to, target)
                 self.flushed_to = target

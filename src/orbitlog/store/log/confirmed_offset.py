@@ -9,6 +9,12 @@ from orbitlog.store.log.segments import new_file
 from orbitlog.storefiles.disk import Disk, MappedFile
 
 
+def read_confirmed(disk: Disk, path: Path) -> int:
+    """Return the offset that was published last; 0 without a file, or with one of another size."""
+    raw = disk.read_file(path)
+    return CONFIRMED.struct.unpack(raw)[0] if raw is not None and len(raw) == CONFIRMED.size_bytes else 0
+
+
 def open_confirmed(disk: Disk, path: Path) -> MappedFile:
     """Map the file for writing; create it if it is missing, and replace it if it has another size."""
     if disk.read_file(path) is not None:

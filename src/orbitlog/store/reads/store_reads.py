@@ -50,6 +50,10 @@ class StoreReads(ABC):
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._queues.find(topic, queue_id)
 
+    def queue_keys(self) -> list[tuple[str, int]]:
+        """Return topic and id of every queue."""
+        return [(queue.topic, queue.queue_id) for queue in self._queues]
+
     def get(self, topic: str, queue_id: int, request: ReadRequest) -> GetResult:
         """Read messages of a queue from an offset on."""
         queue = self._queues.find(topic, queue_id)

@@ -26,6 +26,7 @@ from orbitlog.formats.derived.store_state import (
     decode_state,
     encode_recovery_note,
 )
+from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.records.message import Message, decode_message
 from orbitlog.formats.records.message_scan import read_at
 from orbitlog.store.derived.index_files import IndexBoundary, IndexFile, IndexFiles
@@ -64,6 +65,8 @@ class FoundStore:
     was_closed: bool
     note: RecoveryNote | None = None
     is_foreign: bool = False
+    dispatch_limit: int = LONG_MAX
+    """Dispatch no further: later messages of a replica group are not confirmed, and a failover may remove them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[
         boundary = _rename_doubtful(log, index, keep_full=state is not None, keep_last=found.was_closed)
     dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
     dispatcher.leave_out(plan.left_out if plan is not None else _left_out_before(trusted_to))
-    dispatcher.catch_up(log.written_to, passes.derived)
+    dispatcher.catch_up(min(log.written_to, found.dispatch_limit), passes.derived)
     if plan is not None:
         passes.derived(0, 0)
     dispatcher.leave_out(None)

@@ -1,0 +1,103 @@
+"""Group options: settings of a broker as limits of its replica group, and combinations that are refused."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime import replication_settings as ha_keys
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.replication.group.coordinator import open_coordinator
+from orbitlog.replication.group.etcd_coordinator import EtcdCoordinator
+from orbitlog.replication.group.etcd_gateway import EtcdAccess
+from orbitlog.replication.group.member_context import GroupLimits
+from orbitlog.replication.group.member_driver import DriverLimits
+from orbitlog.settings.setting import SettingError
+
+_POLL_S = 0.5
+_REDIAL_S = 0.3
+_ASYNC = "ASYNC_MASTER"
+
+
+def check_group_settings(settings: BrokerSettings) -> None:
+    """Raise a `SettingError` for settings that a member of a replica group cannot have."""
+    if not settings[ha_keys.MEMBER_ID]:
+        raise SettingError(
+            "replicaCoordinator needs replicaMemberId, a number from 1 on that no other member of the group has"
+        )
+    for setting, reason in (
+        (ha_keys.MASTER_HA_ADDRESS, "the coordinator names the master"),
+        (keys.BROKER_ID, "the coordinator gives the role; set replicaMemberId instead"),
+    ):
+        if settings.texts.get(setting.key) not in (None, "", "0"):
+            raise SettingError(f"{setting.key} cannot be set with replicaCoordinator: {reason}")
+    if settings[ha_keys.BROKER_ROLE] == ha_keys.SLAVE:
+        raise SettingError(
+            "brokerRole=SLAVE cannot be set with replicaCoordinator, which gives the role; set SYNC_MASTER (sends wait"
+            " for the in-sync members) or ASYNC_MASTER (they do not)"
+        )
+    if settings[keys.DISPATCH_ENGINE] != "inline":
+        raise SettingError("dispatchEngine=spark is not supported with replicaCoordinator; remove one of them")
+    bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - compared, not bound
+    if bound.is_unspecified and not (settings[ha_keys.HA_ADDRESS] or settings[keys.ADVERTISED_ADDRESS]):
+        raise SettingError(
+            "replicaCoordinator with bindAddress=0.0.0.0 needs brokerIP1, the address that other members connect to"
+        )
+    if not bound.is_loopback and not settings[ha_keys.HA_MEMBERS]:
+        raise SettingError(
+            "replicaCoordinator on an address other than loopback needs haMembers, the addresses of the other members"
+        )
+    _tls(settings)
+
+
+def waits_for_slaves(settings: BrokerSettings) -> bool:
+    """Return whether sends wait for the in-sync set: always, unless `brokerRole=ASYNC_MASTER` is set by name."""
+    return settings.texts.get(ha_keys.BROKER_ROLE.key) != _ASYNC
+
+
+def ha_address(settings: BrokerSettings) -> str:
+    """Return the host that other members connect to."""
+    host = settings[ha_keys.HA_ADDRESS] or settings[keys.ADVERTISED_ADDRESS] or settings[keys.BIND_ADDRESS]
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def group_limits(settings: BrokerSettings) -> GroupLimits:
+    """Return the limits of the member's state machine."""
+    return GroupLimits(
+        min_in_sync=settings[ha_keys.MIN_IN_SYNC],
+        patience_s=settings[ha_keys.PATIENCE_MS] / 1000,
+        redial_s=_REDIAL_S,
+        poll_s=_POLL_S,
+        acks_alone=not waits_for_slaves(settings),
+    )
+
+
+def driver_limits(settings: BrokerSettings) -> DriverLimits:
+    """Return times and sizes of the member's connections."""
+    return DriverLimits(
+        heartbeat_s=settings[ha_keys.HA_HEARTBEAT_MS] / 1000,
+        silence_s=settings[ha_keys.HA_SILENCE_MS] / 1000,
+        transfer_bytes=settings[ha_keys.HA_TRANSFER_BYTES],
+    )
+
+
+def open_group_coordinator(settings: BrokerSettings, member_id: int) -> EtcdCoordinator:
+    """Return one member's access to the coordinator; member 0 only reads."""
+    access = EtcdAccess(settings[ha_keys.COORDINATOR_USER], settings[ha_keys.COORDINATOR_PASSWORD], _tls(settings))
+    cluster, name = settings[keys.CLUSTER_NAME], settings[keys.BROKER_NAME]
+    return open_coordinator(settings[ha_keys.COORDINATOR], cluster, name, member_id, access)
+
+
+def _tls(settings: BrokerSettings) -> ssl.SSLContext | None:
+    """Return TLS of connections to etcd; None if no endpoint uses it."""
+    if "https://" not in settings[ha_keys.COORDINATOR]:
+        return None
+    certificate, key = settings[ha_keys.COORDINATOR_CERTIFICATE], settings[ha_keys.COORDINATOR_KEY]
+    try:
+        context = ssl.create_default_context(cafile=settings[ha_keys.COORDINATOR_CA] or None)
+        if certificate:
+            context.load_cert_chain(certificate, key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingError(f"could not load certificates for etcd (replicaCoordinatorCaFile, ...): {error}") from None
+    return context
