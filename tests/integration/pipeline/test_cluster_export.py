@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 from click.testing import CliRunner
 
 from orbitlog.cli.main import cli
+from orbitlog.cli.pipeline.pipeline_options import chosen_cluster
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.pipeline.export.export_job import ExportRequest, export_topic, open_table
 from orbitlog.pipeline.export.export_plan import ExportState
@@ -75,6 +76,13 @@ def test_interrupted_batch_is_repeated_with_the_same_rows(tmp_path: Path) -> Non
         assert planned == ExportState(request.target).load(0)
         assert open_table(request).committed() == 1
         assert ExportRequest.from_text(request.as_text()) == request
+
+
+def test_keys_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("ACCESS_KEY", "key"), ("SECRET_KEY", "hidden"), ("SECURITY_TOKEN", "token")):
+        monkeypatch.setenv(f"ORBITLOG_{name}", value)
+    chosen = chosen_cluster("127.0.0.1:9876", None, uses_tls=False)
+    assert chosen == ClusterOptions("127.0.0.1:9876", "key", "hidden", "token")
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def _source_options(cluster: Cluster) -> dict[str, str]:
         "nameServer": cluster.address,
         "accessKey": cluster.access_key,
         "secretKey": cluster.secret_key,
+        "securityToken": cluster.security_token,
         "tls": checks.get(cluster.tls),
         "tlsCaFile": cluster.ca_file,
         "tlsCertFile": cluster.cert_file,
