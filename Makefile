@@ -87,8 +87,9 @@ cluster: setup ## run the jobs on a Spark cluster on loopback while drivers and 
 	@ORBITLOG_KILLS=$(ORBITLOG_KILLS) $(WITH_JAVA) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 tests/spark $(ARGS)
 
 .PHONY: rules
-rules: setup ## check the alert rules in deploy/ with promtool (Debian package prometheus)
-	@$(BIN)/python -m pytest -q -rs tests/test_alert_rules.py $(ARGS)
+rules: setup ## check rules and dashboard of deploy/ with a real Prometheus (Debian's package, unpacked below .venv)
+	@tools/find_prometheus --install >/dev/null
+	@$(BIN)/python -m pytest -q -rs tests/test_alert_rules.py tests/test_board.py tests/integration/observe/test_prometheus.py $(ARGS)
 
 .PHONY: format
 format: setup ## format the code and apply the linter's fixes

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from orbitlog.observe.metric_table import ALL
+from tests.support.prometheus_server import prometheus_directory
 
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "deploy" / "prometheus"
 ALERTS = (RULES / "orbitlog-alerts.yml").read_text()
 KNOWN = {metric.name for metric in ALL}
-PROMTOOL = shutil.which("promtool")
-
-with_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing; install the package prometheus")
 
 
 def promtool(*words: str) -> None:
-    ran = subprocess.run([PROMTOOL or "", *words], cwd=RULES, capture_output=True, text=True)
+    ran = subprocess.run([prometheus_directory() / "promtool", *words], cwd=RULES, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -45,11 +42,9 @@ def test_every_alert_has_a_runbook_and_two_cases() -> None:
         assert cases.count(f'alertname="{name}"') == 2
 
 
-@with_promtool
 def test_promtool_accepts_the_rules() -> None:
     promtool("check", "rules", "orbitlog-alerts.yml", "orbitlog-rules.yml")
 
 
-@with_promtool
 def test_alerts_fire_and_stay_silent() -> None:
     promtool("test", "rules", "orbitlog-alerts-test.yml")

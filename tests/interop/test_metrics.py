@@ -26,7 +26,28 @@ EQUAL = (
     ("rocketmq_messages_in_total", {"topic": TOPIC, "message_type": "fifo"}),
     ("rocketmq_message_size", {"topic": TOPIC, "message_type": "normal", "le": "+Inf"}),
     ("rocketmq_broker_permission", {}),
+    ("rocketmq_commit_messages_total", {"topic": TOPIC}),
+    ("rocketmq_rollback_messages_total", {"topic": TOPIC}),
+    ("rocketmq_send_to_dlq_messages_total", {"topic": TOPIC, "consumer_group": GROUP}),
+    ("rocketmq_producer_connections", {"protocol_type": "remoting"}),
+    ("rocketmq_consumer_connections", {"consumer_group": GROUP, "consume_mode": "push", "is_system": "false"}),
+    ("rocketmq_rpc_latency_milliseconds", {"request_code": "end_transaction", "le": "+Inf"}),
+    ("rocketmq_timing_messages", {"topic": TOPIC}),
 )
+# Values that depend on time or on the number of requests: they must be of the same order.
+PLAUSIBLE = (
+    "rocketmq_throughput_in_total",
+    "rocketmq_throughput_out_total",
+    "rocketmq_messages_out_total",
+    "rocketmq_topic_number",
+    "rocketmq_consumer_group_number",
+    "rocketmq_storage_size_bytes",
+)
+
+AWAITED = {
+    *("rocketmq_consumer_lag_messages", "rocketmq_messages_out_total", "rocketmq_send_to_dlq_messages_total"),
+    *("rocketmq_commit_messages_total", "rocketmq_rollback_messages_total", "rocketmq_timing_messages"),
+}
 
 
 def load(mq: BlockingRocketMQ) -> None:
@@ -35,6 +56,8 @@ def load(mq: BlockingRocketMQ) -> None:
         mq.send(TOPIC, b"x" * (number + 1))
     mq.send(TOPIC, b"in order", ordered_by="k")
     mq.send(TOPIC, b"later", delay=3600)
+    mq.send_in_transaction(TOPIC, b"committed", lambda _: True)
+    mq.send_in_transaction(TOPIC, b"rolled back", lambda _: False)
 
 
 def free_port() -> int:
@@ -45,7 +68,7 @@ def free_port() -> int:
 
 def scraped(port: int) -> dict[str, ParsedFamily]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as response:
-        return parse_exposition(response.read().decode())
+        return parse_exposition(response.read().decode(), needs_help=False)
 
 
 def measured(system: System, port: int) -> dict[str, ParsedFamily]:
@@ -54,15 +77,18 @@ def measured(system: System, port: int) -> dict[str, ParsedFamily]:
     try:
         with connect(f"rocketmq://{system.name_server_address}") as mq:
             load(mq)
-            with mq.consume(TOPIC, group=GROUP, start_from="first") as consumer:
-                for _ in range(5):
+            with mq.consume(TOPIC, group=GROUP, start_from="first", max_attempts=0) as consumer:
+                for number in range(6):
                     delivery = consumer.next(seconds=60)
                     assert delivery is not None
-                    delivery.ack()
+                    if number:
+                        delivery.ack()
+                    else:
+                        delivery.retry()  # becomes a dead letter
                 deadline = time.monotonic() + 60
                 while time.monotonic() < deadline:
                     families = scraped(port)
-                    if "rocketmq_consumer_lag_messages" in families and "rocketmq_messages_out_total" in families:
+                    if AWAITED <= families.keys():
                         break
                     time.sleep(1)
                 return families
@@ -96,4 +122,8 @@ def test_families_have_apaches_names_types_labels_and_buckets(
     for name, labels in EQUAL:
         if ours[name].value(**labels) != theirs[name].value(**labels):
             differences.append(f"{name} {labels}: {ours[name].value(**labels)}, {theirs[name].value(**labels)}")
+    for name in PLAUSIBLE:
+        own, other = ours[name].value(), theirs[name].value()
+        if not (own > 0 and other > 0 and 0.2 <= own / other <= 5):
+            differences.append(f"{name}: {own} is not of the order of {other}")
     assert not differences, "\n".join(differences)

@@ -42,8 +42,8 @@ class ParsedFamily:
         return sum(value for (_, given), value in self.samples.items() if wanted <= set(given))
 
 
-def parse_exposition(text: str, *, is_open_metrics: bool = False) -> dict[str, ParsedFamily]:
-    """Return the families by name."""
+def parse_exposition(text: str, *, is_open_metrics: bool = False, needs_help: bool = True) -> dict[str, ParsedFamily]:
+    """Return the families by name; Apache's broker writes one of them without help."""
     assert text.endswith("\n"), "the last line has an end"
     lines = text[:-1].split("\n")
     if is_open_metrics:
@@ -68,7 +68,7 @@ def parse_exposition(text: str, *, is_open_metrics: bool = False) -> dict[str, P
         assert key not in family.samples, f"twice: {line}"
         family.samples[key] = float(sample[3])
     for name, family in families.items():
-        assert family.kind and family.help and family.samples, name
+        assert family.kind and (family.help or not needs_help) and family.samples, name
         if family.kind == "histogram":
             _check_histogram(name, family)
     return families

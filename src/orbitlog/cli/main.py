@@ -159,6 +159,13 @@ COMMANDS = {
         "orbitlog.cli.mqadmin.cmd_mqadmin",
         "Run a verb of Apache's mqadmin with its flags; prints the same columns, for scripts that migrate.",
     ),
+    "top": LazyCommand(
+        "orbitlog.cli.cluster.cmd_top", "Show rates, lag, memory and slow requests of a cluster, refreshed each second."
+    ),
+    "exporter": LazyCommand(
+        "orbitlog.cli.cluster.cmd_exporter",
+        "Serve metrics of a running cluster under the names of rocketmq-exporter.",
+    ),
     "bench": LazyCommand("orbitlog.cli.cluster.cmd_bench", "Measure the throughput and latency of a cluster."),
     "dump": LazyCommand("orbitlog.cli.dump.cmd_dump", "Print the files of a store; needs no server."),
     "doctor": LazyCommand("orbitlog.cli.doctor.cmd_doctor", "Check, explain and repair a store."),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from orbitlog.access.credentials import Credentials
 from orbitlog.client.admin.administration import Administration
 from orbitlog.client.connection.checked_input import bodies_list, time_limit
+from orbitlog.client.connection.checked_input import user_properties as checked_properties
 from orbitlog.client.connection.client_identity import UniqueIdMaker, make_client_id
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.namespaces import group_name, topic_name, wrapped
@@ -34,11 +35,12 @@ from orbitlog.client.consumer.subscriptions import make_subscription
 from orbitlog.client.consumer.topic_reader import Reader
 from orbitlog.client.producer.fast_producer import SEND_SECONDS
 from orbitlog.client.producer.message_producer import Producer
-from orbitlog.client.producer.outgoing import OutgoingMessage, body_bytes, make_batch, make_outgoing
+from orbitlog.client.producer.outgoing import OutgoingBatch, OutgoingMessage, body_bytes, make_batch, make_outgoing
 from orbitlog.client.producer.receipts import Receipt
 from orbitlog.client.producer.request_reply import Reply, RequestReply
 from orbitlog.client.producer.tracing import Tracer
 from orbitlog.client.producer.transactions import Branch, Check, Outcome, Transactions
+from orbitlog.client.telemetry.otel_choice import wants_otel
 from orbitlog.errors import ClientClosed, ClientError, NoRoute, OrbitlogError
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.remoting.connection import Answer, Connection
@@ -51,6 +53,9 @@ from orbitlog.wire.queue_shares import STRATEGIES
 
 if TYPE_CHECKING:
     import ssl
+
+    from orbitlog.client.telemetry.delivery_tracers import DeliveryTracer
+    from orbitlog.client.telemetry.otel_spans import OtelSpans
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +84,7 @@ class RocketMQ:
         namespace: str = "",
         trace: bool = False,
         tls: ssl.SSLContext | None = None,
+        otel: bool | None = None,
     ) -> None:
         self._namespace = namespace
         producer_group = wrapped(namespace, group_name(producer_group))
@@ -87,7 +93,8 @@ class RocketMQ:
         self._routes = Routes(self._link)
         self.admin = Administration(self._link, self._routes)
         self._tracer = Tracer(self._link, self._routes) if trace else None
-        self._producer = Producer(self._link, self._routes, producer_group, self._tracer)
+        self._spans = self._make_spans() if wants_otel(otel) else None
+        self._producer = self._make_producer(producer_group)
         self._transactions = Transactions(self._link, self._routes, self._producer, namespace)
         self._request_reply = RequestReply(self._link, self._routes, self._producer, self.client_id)
         self._server_requests = ServerRequests(
@@ -99,6 +106,28 @@ class RocketMQ:
         self._registered_at: dict[str, Connection] = {}
         self._loop_task = asyncio.get_running_loop().create_task(self._background_loop(), name="orbitlog client")
         self._is_closed = False
+
+    def _make_spans(self) -> OtelSpans:
+        try:
+            from orbitlog.client.telemetry.otel_spans import OtelSpans
+        except ImportError as error:
+            raise ClientError(f"otel=True needs OpenTelemetry ({error}): install orbitlog[otel]") from None
+        return OtelSpans(self.client_id, self._namespace, self._routes.address_of)
+
+    def _make_producer(self, group: str) -> Producer:
+        if self._spans is None:
+            return Producer(self._link, self._routes, group, self._tracer)
+        from orbitlog.client.telemetry.traced_producer import TracedProducer
+
+        return TracedProducer(self._link, self._routes, group, self._tracer, self._spans)
+
+    def _delivery_tracer(self) -> DeliveryTracer | None:
+        """Return what observes deliveries: RocketMQ's traces, OpenTelemetry, both or nothing."""
+        if self._spans is None or self._tracer is None:
+            return self._spans or self._tracer
+        from orbitlog.client.telemetry.delivery_tracers import JoinedTracers
+
+        return JoinedTracers((self._tracer, self._spans))
 
     def _serve_broker(self, connection: Connection, request: Command) -> Answer | Awaitable[Answer]:
         # A method, because the link needs its handler before the parts that answer requests exist. No connection is
@@ -174,8 +203,18 @@ class RocketMQ:
         topic = wrapped(self._namespace, topic)
         all_bodies = bodies_list(bodies)
         unique_ids = self._unique_ids.make_many(len(all_bodies))
-        batch = make_batch(topic, all_bodies, unique_ids, tags=tags, keys=keys, user_properties=properties)
-        return await self._producer.send_batch(batch, self._unique_ids.make(), seconds=time_limit(timeout))
+
+        def make(given: Mapping[str, str]) -> OutgoingBatch:
+            return make_batch(topic, all_bodies, unique_ids, tags=tags, keys=keys, user_properties=given)
+
+        return await self._producer.send_batch(
+            topic,
+            make,
+            self._unique_ids.make(),
+            count=len(all_bodies),
+            given=checked_properties(properties),
+            seconds=time_limit(timeout),
+        )
 
     async def send_oneway(
         self,
@@ -354,7 +393,14 @@ class RocketMQ:
                 link, self._routes, subscriptions, options, deliver, send_heartbeat=self._send_heartbeats
             )
 
-        consumer = Consumer(link, options, make_assignment, on_close=self._forget_consumer, tracer=self._tracer)
+        consumer = Consumer(
+            link,
+            options,
+            make_assignment,
+            on_close=self._forget_consumer,
+            tracer=self._delivery_tracer(),
+            spans=self._spans,
+        )
         self._consumers.append(consumer)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(consumer.close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbitlog.errors import RequestRefused
@@ -15,11 +16,13 @@ from orbitlog.observe.pages import metrics_and_health
 from orbitlog.observe.process_metrics import process_reader
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.settings.limits import NAMESERVER_LIMITS
+from orbitlog.settings.setting import Setting
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
 
 if TYPE_CHECKING:
     from orbitlog.nameserver.name_server import NameServer
+    from orbitlog.observe.metrics_export import MetricsExport
 
 _REQUEST_NAMES = {int(code): code.name.lower() for code in RequestCode}
 _SUCCESS, _REFUSED = "success", "refused"
@@ -65,13 +68,23 @@ class RequestCounts:
         return read
 
 
-def name_server_listener(server: NameServer, counts: RequestCounts, settings: Mapping[str, Any]) -> HttpListener:
-    """Return the listener of a name server's metrics and health; it is ready as soon as it listens."""
+def name_server_outlet(
+    server: NameServer, counts: RequestCounts, settings: Mapping[str, Any], log_path: Path
+) -> HttpListener | MetricsExport:
+    """Return the listener of a name server's metrics and health, or the export that its settings ask for.
+
+    A name server is ready as soon as it listens. `log_path` is the file of `metricsExporterType=LOG`.
+    """
     pairs = {**dict(keys.label_pairs(settings[keys.LABELS.key])), "node_type": "name_server"}
-    exposition = Exposition(
-        (process_reader(""), counts.reader(server)),
-        label_text(tuple(pairs), tuple(pairs.values())),
-        settings[keys.CARDINALITY.key],
-    )
-    host = settings[keys.PROM_HOST.key] or keys.LOOPBACK
-    return HttpListener(metrics_and_health(exposition, list[str]), host, settings[keys.PROM_PORT.key], server.limits)
+    shared = label_text(tuple(pairs), tuple(pairs.values()))
+    exposition = Exposition((process_reader(""), counts.reader(server)), shared, settings[keys.CARDINALITY.key])
+    if settings[keys.EXPORTER.key] == keys.PROM:
+        host = settings[keys.PROM_HOST.key] or keys.LOOPBACK
+        port = settings[keys.PROM_PORT.key]
+        return HttpListener(metrics_and_health(exposition, list[str]), host, port, server.limits)
+    from orbitlog.observe.metrics_export import make_export
+
+    def read(setting: Setting[Any]) -> Any:
+        return settings[setting.key]
+
+    return make_export(exposition, read, shared=shared, instance="name-server", log_path=log_path)

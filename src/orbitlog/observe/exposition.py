@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from orbitlog.observe.metric import COUNTER, GAUGE, INFO, Family, Histogram, Metric, Reader, Row
 from orbitlog.observe.metric_table import SERIES_DROPPED
+
+if TYPE_CHECKING:
+    from orbitlog.observe.otlp_metrics import MetricPoints
 
 STEP_ROWS = 500
 _TOTAL, _INFO_SUFFIX = "_total", "_info"
@@ -51,6 +55,14 @@ def row_lines(metric: Metric, row: Row, shared: str) -> str:
     return f"{metric.name}{{{labels}}} {row.value}\n" if labels else f"{metric.name} {row.value}\n"
 
 
+def _step_lines(metric: Metric, rows: Sequence[Row], shared: str) -> str:
+    """Return the lines of some series; those of counters and gauges in one pass, for there may be very many."""
+    if metric.kind not in (COUNTER, GAUGE) or not metric.labels:
+        return "".join([row_lines(metric, row, shared) for row in rows])
+    name, tail = metric.name, "".join(f",{text}" for text in (metric.fixed, shared) if text)
+    return "".join([f"{name}{{{labels}{tail}}} {value}\n" for labels, value in rows])
+
+
 def _histogram_lines(name: str, labels: str, histogram: Histogram) -> str:
     prefix = f"{labels}," if labels else ""
     bounds = (*map(str, map(float, histogram.bounds)), "+Inf")
@@ -72,7 +84,7 @@ def family_pieces(family: Family, shared: str, text_format: TextFormat, limit: i
     if metric.kind != INFO:
         kept = rows[:limit]
         for first in range(0, len(kept), STEP_ROWS):
-            yield "".join([row_lines(metric, row, shared) for row in kept[first : first + STEP_ROWS]])
+            yield _step_lines(metric, kept[first : first + STEP_ROWS], shared)
     else:
         yield "".join(row_lines(metric, row, "") for row in rows)
     if len(rows) > limit and metric.kind == COUNTER:
@@ -106,6 +118,21 @@ class Exposition:
                 return
             if text:
                 yield text.encode()
+
+    async def collected(self) -> list[MetricPoints]:
+        """Return all families as they are now; the event loop runs other tasks in between."""
+        from orbitlog.observe.otlp_metrics import frozen
+
+        found = []
+        async with self._lock:
+            for reader in self.readers:
+                for family in reader(self._limit):
+                    if isinstance(family, Family):
+                        found.append(frozen(family, self._limit))
+                        self._note_dropped(family)
+                    await asyncio.sleep(0)
+        rows = [Row(SERIES_DROPPED.text(name), count) for name, count in self._dropped.items()]
+        return [*found, frozen(Family(SERIES_DROPPED, rows), self._limit)]
 
     def steps(self, text_format: TextFormat) -> Iterator[str]:
         """Yield the text in pieces, each some milliseconds of work; an empty one if a reader pauses."""

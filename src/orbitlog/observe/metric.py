@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 COUNTER, GAUGE, HISTOGRAM, INFO = "counter", "gauge", "histogram", "info"
@@ -19,6 +20,7 @@ _SPECIAL = re.compile(r'[\\"\n]')
 _ESCAPES = {"\\": r"\\", '"': r"\"", "\n": r"\n"}
 
 
+@lru_cache(maxsize=16_384)  # a topic or group is in many series
 def escape_label(value: str) -> str:
     """Return a label value as both text formats write it."""
     return _SPECIAL.sub(lambda match: _ESCAPES[match[0]], value) if _SPECIAL.search(value) else value

@@ -195,6 +195,7 @@ SERIES_DROPPED = _counter(
     "Series left out because a family has too many (metricsOtelCardinalityLimit).",
     "metric",
 )
+EXPORTS = _counter("orbitlog_metrics_exports_total", "Exports of metrics over OTLP or into a log.", "result")
 BUILD_INFO = Metric("orbitlog_build_info", INFO, "Version of the server.", ("version", "compat", "python"))
 RESIDENT_BYTES = _gauge("process_resident_memory_bytes", "Resident memory of the process.")
 CPU_SECONDS = _counter("process_cpu_seconds_total", "CPU time of the process.")

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from typing import Any
 
-from orbitlog.settings.setting import Setting, number_between
+from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth
 
-DISABLE, PROM = "DISABLE", "PROM"
-_TYPES = {"0": DISABLE, DISABLE: DISABLE, "2": PROM, PROM: PROM}
-_UNSUPPORTED = {"1": "OTLP_GRPC", "OTLP_GRPC": "OTLP_GRPC", "3": "LOG", "LOG": "LOG"}
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+DISABLE, PROM, LOG, OTLP_GRPC, OTLP_HTTP = "DISABLE", "PROM", "LOG", "OTLP_GRPC", "OTLP_HTTP"
+_TYPES = {"0": DISABLE, "1": OTLP_GRPC, "2": PROM, "3": LOG}
+_NAMES = (DISABLE, OTLP_GRPC, PROM, LOG, OTLP_HTTP)
+LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+HEADER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 _LABELS_MAX = 32
 
 
 def _exporter(text: str) -> str:
     """Parse the type by its name or by its number, as Java does."""
-    if text in _UNSUPPORTED:
-        raise ValueError(f"asks for {_UNSUPPORTED[text]}, which is not supported; set PROM and scrape the broker")
-    if text not in _TYPES:
-        raise ValueError("is not one of DISABLE, PROM")
-    return _TYPES[text]
+    kind = _TYPES.get(text, text)
+    if kind not in _NAMES:
+        raise ValueError(f"is not one of {', '.join(_NAMES)}")
+    return kind
 
 
 def _host(text: str) -> str:
@@ -33,13 +34,13 @@ def _host(text: str) -> str:
     return text
 
 
-def label_pairs(text: str) -> tuple[tuple[str, str], ...]:
-    """Parse `name:value,name:value`; raise a `ValueError` if it is invalid."""
+def label_pairs(text: str, valid: re.Pattern[str] = LABEL_NAME) -> tuple[tuple[str, str], ...]:
+    """Parse `name:value,name:value` with names that match `valid`; raise a `ValueError` if it is invalid."""
     pairs = [part.strip().partition(":") for part in text.split(",") if part.strip()]
     if len(pairs) > _LABELS_MAX:
         raise ValueError(f"has more than {_LABELS_MAX} labels")
     for name, separator, value in pairs:
-        if not separator or not value or not _LABEL_NAME.fullmatch(name):
+        if not separator or not value or not valid.fullmatch(name):
             raise ValueError(f"contains {name!r}, which is not name:value")
     return tuple((name, value) for name, _, value in pairs)
 
@@ -49,14 +50,30 @@ def _labels(text: str) -> str:
     return text
 
 
-def _not_delta(text: str) -> bool:
-    if text.lower() != "false":
-        raise ValueError("is not false: counters of the Prometheus endpoint only grow")
-    return False
+def _headers(text: str) -> str:
+    if not text.isprintable() or not text.isascii():
+        raise ValueError("has characters that no header may contain")
+    label_pairs(text, HEADER_NAME)
+    return text
+
+
+def _target(text: str) -> str:
+    """Check the address of a collector; the host may stand alone, as in Java's settings."""
+    if text:
+        from urllib.parse import urlsplit
+
+        parts = urlsplit(text if "://" in text else f"https://{text}")
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+            raise ValueError("is not an address such as http://127.0.0.1:4317")
+        _ = parts.port  # raises a ValueError if it is not a port
+    return text
 
 
 EXPORTER: Setting[str] = Setting(
-    "metricsExporterType", _exporter, DISABLE, "`PROM` serves metrics over HTTP ([metrics](../metrics.md)); `DISABLE`"
+    "metricsExporterType",
+    _exporter,
+    DISABLE,
+    "`PROM`, `OTLP_GRPC`, `OTLP_HTTP`, `LOG` or `DISABLE`: [metrics](../metrics.md)",
 )
 PROM_PORT = Setting(
     "metricsPromExporterPort", number_between(0, 65535), 5557, "port of metrics and health; 0 takes a free one"
@@ -65,13 +82,51 @@ PROM_HOST = Setting(
     "metricsPromExporterHost", _host, "", "address that metrics and health listen on; without it, 127.0.0.1"
 )
 LABELS = Setting("metricsLabel", _labels, "", "labels of all series, `name:value,name:value`")
-IN_DELTA = Setting("metricsInDelta", _not_delta, False, "only false is supported")
+IN_DELTA = Setting(
+    "metricsInDelta", parse_truth, False, "whether OTLP and `LOG` state changes since the last export instead of totals"
+)
 CARDINALITY = Setting(
     "metricsOtelCardinalityLimit",
     number_between(1, 1_000_000),
     50_000,
     "maximum series of one family; more are counted in orbitlog_series_dropped_total",
 )
+GRPC_TARGET = Setting(
+    "metricsGrpcExporterTarget", _target, "", "collector of `OTLP_GRPC`; `http://HOST:4317` is without TLS"
+)
+HTTP_TARGET = Setting("metricsHttpExporterTarget", _target, "", "collector of `OTLP_HTTP`, such as `http://HOST:4318`")
+GRPC_HEADERS = Setting("metricsGrpcExporterHeader", _headers, "", "headers for the collector, `name:value,name:value`")
+GRPC_TIMEOUT_MS = Setting(
+    "metricGrpcExporterTimeOutInMills", number_between(1, 600_000), 3_000, "timeout of one request to the collector"
+)
+GRPC_INTERVAL_MS = Setting(
+    "metricGrpcExporterIntervalInMills", number_between(100, 86_400_000), 60_000, "interval of exports to a collector"
+)
+LOG_INTERVAL_MS = Setting(
+    "metricLoggingExporterIntervalInMills", number_between(100, 86_400_000), 10_000, "interval of exports with `LOG`"
+)
+BATCH_POINTS_MAX = Setting(
+    "metricsExportBatchMaxDataPoints", number_between(1, 1_000_000), 1_000, "maximum data points of one request"
+)
 
-METRICS_SETTINGS: tuple[Setting[Any], ...] = (EXPORTER, PROM_PORT, PROM_HOST, LABELS, IN_DELTA, CARDINALITY)
+METRICS_SETTINGS: tuple[Setting[Any], ...] = (
+    *(EXPORTER, PROM_PORT, PROM_HOST, LABELS, IN_DELTA, CARDINALITY, GRPC_TARGET, HTTP_TARGET, GRPC_HEADERS),
+    *(GRPC_TIMEOUT_MS, GRPC_INTERVAL_MS, LOG_INTERVAL_MS, BATCH_POINTS_MAX),
+)
 LOOPBACK = "127.0.0.1"
+
+
+def check_export(read: Callable[[Setting[Any]], Any]) -> None:
+    """Raise a `SettingError` if the chosen export lacks its address or its package; `read` returns a value."""
+    kind = read(EXPORTER)
+    target: Setting[Any] | None = {OTLP_GRPC: GRPC_TARGET, OTLP_HTTP: HTTP_TARGET}.get(kind)
+    if target is not None and not read(target):
+        raise SettingError(f"{EXPORTER.key}={kind} needs the address of a collector in {target.key}")
+    if kind == OTLP_GRPC:
+        from importlib.util import find_spec
+
+        if find_spec("grpc") is None:
+            raise SettingError(
+                f"{EXPORTER.key}={kind} needs the package grpcio: install orbitlog[grpc], or use {OTLP_HTTP} with"
+                f" {HTTP_TARGET.key}"
+            )

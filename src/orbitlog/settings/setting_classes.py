@@ -173,7 +173,7 @@ PROTECTING_KEYS = (
 ORBITLOG_KEYS = frozenset(
     "accessFile accessLogFile serverConnectionsMax dispatchEngine vipChannelEnable compat haMembers haCompatSyncDefault"
     " haFirstRequest allowAnonymous userMessagesPerSecondMax userBytesPerSecondMax userConnectionsMax userTopicsMax"
-    " authenticationFailuresPerMinuteMax".split()
+    " authenticationFailuresPerMinuteMax metricsHttpExporterTarget".split()
 ) | frozenset((*(limit.key for limit in BROKER_LIMITS), *TLS_SETTINGS))
 
 # Threads, pools, pauses, caches and what only matters together with a refused key: no promise changes.
@@ -230,8 +230,7 @@ maxBatchDeleteFilesNum maxChecksumRange maxClientEventCount maxConsumeQueueScan 
 maxFilterMessageSize maxLiteSubscriptionCount maxMessageFilterNumForNotification
 maxMsgsNumBatch maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles
 maxRocksDBIndexQueryDays maxSlaveResendLength maxStatsIdleTimeInMinutes memTableFlushIntervalMs messageIndexSafe
-metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
-metricsExportBatchMaxDataPoints metricsGrpcExporterHeader metricsGrpcExporterTarget minLiteTTl objectStoreAccessKey
+minLiteTTl objectStoreAccessKey
 objectStoreBucket objectStoreEndpoint objectStoreSecretKey osPageCacheBusyTimeOutMills
 persistConsumerOffsetIncrementally popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
 popCkStayBufferTimeOut popConsumerKVServiceLog popFromRetryProbability popFromRetryProbabilityForPriority

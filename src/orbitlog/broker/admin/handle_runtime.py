@@ -10,7 +10,7 @@ from pathlib import Path
 from orbitlog.broker.admin.runtime_numbers import runtime_numbers
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
-from orbitlog.broker.tables.statistics import Window
+from orbitlog.broker.tables.statistics import BROKER_GET_NUMS, BROKER_PUT_NUMS, Window
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.java import utf8_decode
 from orbitlog.formats.tables.topic_config import DataVersion
@@ -109,7 +109,10 @@ class RuntimeHandlers:
 
     def statistic(self, _: Connection, request: Command) -> Answer:
         header = BrokerStatsRequest.from_ext_fields(request.ext_fields)
-        counter = self._state.statistics.find(header.name, header.key)
+        statistics = self._state.statistics
+        totals = {BROKER_PUT_NUMS: statistics.put_messages, BROKER_GET_NUMS: statistics.get_messages}
+        is_total = header.name in totals and header.key == self._state.cluster_name
+        counter = totals[header.name] if is_total else statistics.find(header.name, header.key)
         if counter is None:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"The stats <{header.name[:80]}> <{header.key[:255]}> not exist"

@@ -6,7 +6,9 @@ their queues are 0.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.statistics import Counter
@@ -27,6 +29,7 @@ def runtime_numbers(state: BrokerState, delayed_to: Callable[[int], int]) -> dic
         **_rates(state),
         **{f"limitReached_{key}": count for key, count in state.limits.reached.items()},
         "brokerActive": str(not state.settings.is_slave).lower(),  # whether it delivers scheduled messages
+        **_memory(),
         "brokerVersionDesc": version_text,
         "brokerVersion": version,
         "startAcceptSendRequestTimeStamp": 0,
@@ -97,6 +100,15 @@ def _rates(state: BrokerState) -> dict[str, object]:
         "msgGetTotalTodayMorning": statistics.get_today.this_morning,
         "msgGetTotalTodayNow": get.total,
     }
+
+
+def _memory() -> dict[str, object]:
+    """Return the resident memory, which Apache's brokers do not report; empty if the system does not report it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return {}
+    return {"processResidentBytes": pages * os.sysconf("SC_PAGE_SIZE")}
 
 
 def _three(counter: Counter, now_ms: int) -> str:

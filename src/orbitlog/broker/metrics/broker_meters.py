@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from orbitlog.broker.runtime.registration import Registration
     from orbitlog.broker.sending.flush_queue import FlushQueue
     from orbitlog.broker.sending.message_writer import MessageWriter
+    from orbitlog.observe.metrics_export import MetricsExport
     from orbitlog.remoting.connection import FastPath, Handler
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class BrokerMeters:
         self._traffic = TrafficMetrics(state)
         self._store = StoreMetrics(state)
         self._loop_lag = LoopLag()
-        self._listener: HttpListener | None = None
+        self._outlet: HttpListener | MetricsExport | None = None
         self._exposition: Exposition | None = None
         writer.stored = MeteredMessages(state, self._traffic)
 
@@ -93,6 +94,7 @@ class BrokerMeters:
         observers.is_on = True
         if parts.flushes is not None:
             parts.flushes.observers = observers
+        shared = shared_labels(state)
         self._exposition = Exposition(
             (
                 process_reader(state.compat.name),
@@ -106,16 +108,23 @@ class BrokerMeters:
                 lambda _: replication_families(parts.master),
                 lambda _: self._server_families(parts, listeners),
             ),
-            shared_labels(state),
+            shared,
             settings[keys.CARDINALITY],
         )
-        health = BrokerHealth(state, parts.registration)
-        self._listener = HttpListener(
-            metrics_and_health(self._exposition, health.problems),
-            settings[keys.PROM_HOST] or keys.LOOPBACK,
-            settings[keys.PROM_PORT],
-            state.limits,
-        )
+        if settings[keys.EXPORTER] == keys.PROM:
+            health = BrokerHealth(state, parts.registration)
+            pages = metrics_and_health(self._exposition, health.problems)
+            host = settings[keys.PROM_HOST] or keys.LOOPBACK
+            self._outlet = HttpListener(pages, host, settings[keys.PROM_PORT], state.limits)
+        else:
+            self._outlet = self._make_export(shared)
+
+    def _make_export(self, shared: str) -> MetricsExport:
+        from orbitlog.observe.metrics_export import make_export
+
+        state = self._state
+        read, log_path = state.settings.__getitem__, state.root / "logs" / "metrics.log"
+        return make_export(self.exposition, read, shared=shared, instance=state.broker_name, log_path=log_path)
 
     def _server_families(self, parts: MeteredParts, listeners: Listeners) -> Iterator[Family]:
         """Yield connections, held requests and refusals."""
@@ -134,25 +143,23 @@ class BrokerMeters:
         return self._exposition
 
     @property
-    def address(self) -> tuple[str, int]:
-        """Host and port of the listener; it must have been started."""
-        assert self._listener is not None
-        return self._listener.address
+    def address(self) -> tuple[str, int] | None:
+        """Host and port of the listener, which must have been started; None if metrics are exported otherwise."""
+        return self._outlet.address if isinstance(self._outlet, HttpListener) else None
 
     async def start(self) -> None:
-        """Listen; raise an `OSError` if the port is taken."""
-        assert self._listener is not None
-        await self._listener.start()
+        """Listen or export; raise an `OSError` if the port is taken."""
+        assert self._outlet is not None
+        await self._outlet.start()
         self._loop_lag.start(asyncio.get_running_loop())
-        host, port = self._listener.address
-        if is_exposed(host):
-            log.warning("metrics of this broker can be read by every machine that reaches %s:%d", host, port)
+        if self.address is not None and is_exposed(self.address[0]):
+            log.warning("metrics of this broker can be read by every machine that reaches %s:%d", *self.address)
 
     async def stop(self) -> None:
-        """Close the listener."""
+        """Close the listener, or export the last values."""
         self._loop_lag.stop()
-        if self._listener is not None:
-            await self._listener.stop()
+        if self._outlet is not None:
+            await self._outlet.stop()
 
 
 def shared_labels(state: BrokerState) -> str:

@@ -44,11 +44,9 @@ class LagMetrics:
     def read(self, limit: int) -> Collected:
         """Yield the families; of more than `limit` pairs of group and topic, those with members come first."""
         state = self._state
-        keys = state.offsets.keys
-        total = len(list(keys))
-        yield PAUSE
+        total = state.offsets.key_count
         online = {group.group for group in state.clients.consumer_groups}
-        kept = list(islice(self._keys_to_read(online, total > limit), limit))
+        kept = list(islice(self._keys_to_read(online), limit))
         yield PAUSE
         lags: list[_Lag] = []
         queues = 0
@@ -63,13 +61,14 @@ class LagMetrics:
                 yield PAUSE
         yield from _families(lags, total - len(kept))
 
-    def _keys_to_read(self, online: set[str], has_too_many: bool) -> Iterator[TopicGroup]:
-        keys = self._state.offsets.keys
-        if not has_too_many:
-            yield from (key for key in keys if key.group)
-            return
-        yield from (key for key in keys if key.group in online)
-        yield from (key for key in keys if key.group and key.group not in online)
+    def _keys_to_read(self, online: set[str]) -> Iterator[TopicGroup]:
+        """Yield the pairs of groups with members, then the others: by group, so that a limit ends the search early."""
+        offsets = self._state.offsets
+        groups = [group for group in offsets.groups if group]
+        for wanted in (True, False):
+            for group in groups:
+                if (group in online) is wanted:
+                    yield from (TopicGroup(topic, group) for topic in offsets.topics_of(group))
 
     def _lag(self, key: TopicGroup, queue_count: int, *, is_online: bool) -> Generator[Any, None, _Lag]:
         """Return the lag in one topic, with pauses; only queues that the group has committed an offset of count."""

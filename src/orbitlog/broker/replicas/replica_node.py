@@ -216,7 +216,7 @@ class ReplicaNode:
     def _keep_ports(self) -> None:
         """Keep the ports that the system chose: clients and members know them."""
         ports = {keys.LISTEN_PORT.key: str(self.address[1])}
-        if self.meters is not None:
+        if self.meters is not None and self.meters.address is not None:
             ports[PROM_PORT.key] = str(self.meters.address[1])
         self._ports = ports
 

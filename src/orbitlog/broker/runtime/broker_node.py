@@ -49,7 +49,7 @@ from orbitlog.broker.transactions.transaction_ends import TransactionEnds
 from orbitlog.errors import StoreError
 from orbitlog.formats.tables.offset_tables import DELAY_OFFSET
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
-from orbitlog.observe.metrics_settings import DISABLE, EXPORTER
+from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, check_export
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Address, FastPath, Handler
 from orbitlog.remoting.request_dispatch import without_administration
@@ -429,6 +429,7 @@ def _make_meters(state: BrokerState, writer: MessageWriter) -> BrokerMeters | No
     """Return the meters of a broker with metrics, and let them count what it stores; None without metrics."""
     if state.settings[EXPORTER] == DISABLE:
         return None
+    check_export(state.settings.__getitem__)
     from orbitlog.broker.metrics.broker_meters import BrokerMeters  # which most brokers do not need
 
     return BrokerMeters(state, writer)

@@ -116,6 +116,16 @@ class CommittedOffsets:
         return list(self._offsets)
 
     @property
+    def key_count(self) -> int:
+        """Number of pairs of topic and group."""
+        return len(self._offsets)
+
+    @property
+    def groups(self) -> list[str]:
+        """All groups with an offset."""
+        return list(self._topics_of)
+
+    @property
     def queue_count(self) -> int:
         """Number of queues with an offset, of all groups."""
         return sum(map(len, self._offsets.values()))

@@ -181,21 +181,50 @@ def cancel_message(*, topic: str, message_id: str, cluster: Cluster, output: Out
 
 @command.command(
     "trace",
-    help="Show the trace of the message ID, as written by its producer and consumers if they have tracing enabled.",
+    help="""Show the trace of the message ID: records of RocketMQ's message trace, and its OpenTelemetry context.
+
+    Producers and consumers write records if message traces are enabled. A message that an instrumented client sent
+    carries the trace id of OpenTelemetry; its spans are in your tracing system.""",
 )
 @click.argument("message_id", metavar="ID")
 @click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="Topic of the traces.")
+@click.option("--topic", help="Topic of the message, to find its OpenTelemetry context without message traces.")
 @cluster_options
-def trace_message(*, message_id: str, trace_topic: str, cluster: Cluster, output: Output) -> None:
-    async def work(admin: Administration) -> list[TraceRecord]:
+def trace_message(*, message_id: str, trace_topic: str, topic: str | None, cluster: Cluster, output: Output) -> None:
+    async def work(admin: Administration) -> tuple[list[TraceRecord], Received | None]:
         from orbitlog.client.admin.inspection import Inspection
 
-        return await Inspection(admin).traces(message_id, trace_topic)
+        records = await Inspection(admin).traces(message_id, trace_topic)
+        sent_to = topic or next((record.topic for record in records if record.topic), None)
+        return records, None if sent_to is None else await admin.message(message_id, sent_to)
 
-    records = run_with_admin(cluster, work)
-    if not records:
-        raise Problem(f"no trace of {message_id} in {trace_topic}; clients write traces only if tracing is enabled")
-    show_rows(_TRACE_COLUMNS, map(_trace_row, records), output)
+    records, message = run_with_admin(cluster, work, topic=topic)
+    rows = [_trace_row(record) for record in records]
+    if message is not None and (context := _context_row(message)) is not None:
+        rows.insert(0, context)
+    if not rows:
+        raise Problem(
+            f"no trace of {message_id} in {trace_topic}; clients write traces only if tracing is enabled, and --topic"
+            " finds the OpenTelemetry context of a message"
+        )
+    show_rows(_TRACE_COLUMNS, rows, output)
+
+
+def _context_row(message: Received) -> dict[str, Any] | None:
+    """Return the row of a message's OpenTelemetry context; None if it has none."""
+    from orbitlog.formats.records.trace_context import creation_ids
+
+    ids = creation_ids(message.properties)
+    if ids is None:
+        return None
+    return {
+        "time": local_time(message.stored.born_timestamp_ms),
+        "step": "OpenTelemetry context",
+        "group": printable(message.properties.get("PGROUP", "")),
+        "costMs": None,
+        "outcome": "sampled" if ids.is_sampled else "not sampled",
+        "detail": f"trace {ids.trace_id}, span {ids.span_id}",
+    }
 
 
 def _trace_row(record: TraceRecord) -> dict[str, Any]:

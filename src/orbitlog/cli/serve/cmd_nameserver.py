@@ -26,33 +26,35 @@ from orbitlog.cli.serve.serving import (
 )
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings, load_nameserver_settings
-from orbitlog.observe.metrics_settings import DISABLE, EXPORTER
+from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, check_export
 from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import SettingError
 
 if TYPE_CHECKING:
     from orbitlog.observe.http_listener import HttpListener
+    from orbitlog.observe.metrics_export import MetricsExport
 
 
 class _ServedNameServer:
     def __init__(self, settings: NameServerSettings, log_path: Path | None) -> None:
         self._log_path = log_path
-        self._metrics: HttpListener | None = None
+        self._metrics: HttpListener | MetricsExport | None = None
         if settings.metrics[EXPORTER.key] == DISABLE:
             self._server = NameServer(settings)
             return
-        from orbitlog.nameserver.nameserver_metrics import RequestCounts, name_server_listener
+        from orbitlog.nameserver.nameserver_metrics import RequestCounts, name_server_outlet
 
         counts = RequestCounts()
         self._server = NameServer(settings, counted=counts.counted)
-        self._metrics = name_server_listener(self._server, counts, settings.metrics)
+        metrics_log = (log_path.parent if log_path is not None else Path("logs")) / "nameserver-metrics.log"
+        self._metrics = name_server_outlet(self._server, counts, settings.metrics, metrics_log)
 
     async def start(self) -> Mapping[str, str]:
         await self._server.start()
         facts = {"name-server": joined(self._server.address)}
         if self._metrics is not None:
             await self._metrics.start()
-            facts |= metrics_fact(self._metrics.address)
+            facts |= metrics_fact(getattr(self._metrics, "address", None))
         return facts if self._log_path is None else {**facts, "log": str(self._log_path)}
 
     async def stop(self) -> None:
@@ -107,6 +109,7 @@ def command(
     given += [f"{key}={text}" for key, text in metrics_texts(metrics_port).items()]
     try:
         settings = load_nameserver_settings(config_path, os.environ, given)
+        check_export(lambda setting: settings.metrics[setting.key])
     except SettingError as error:
         raise WrongUse(str(error)) from error
     for sentence in settings.warnings:

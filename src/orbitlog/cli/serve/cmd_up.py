@@ -111,8 +111,8 @@ class _Up:
         if broker.meters is None or self._counts is None:
             return {}
         broker.meters.exposition.readers.append(self._counts.reader(self._name_server))
-        host, port = broker.meters.address
-        return metrics_fact((_reachable(host), port))
+        address = broker.meters.address
+        return metrics_fact(None if address is None else (_reachable(address[0]), address[1]))
 
     async def _open_broker(self, settings: BrokerSettings) -> Broker:
         """Open the store in a thread, which waits for the disk, while the broker's modules are imported."""

@@ -25,7 +25,7 @@ from orbitlog.cli.main import WrongUse
 from orbitlog.cli.output.log_lines import JSON, TEXT, LineRate, LogFile, line_formatter
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
-from orbitlog.observe.metrics_settings import EXPORTER, PROM, PROM_PORT
+from orbitlog.observe.metrics_settings import EXPORTER, PROM, PROM_PORT, check_export
 from orbitlog.settings.atomic_file import create_directory
 from orbitlog.settings.setting import SettingError
 
@@ -101,9 +101,9 @@ def metrics_texts(port: int | None) -> dict[str, str]:
     return {} if port is None else {EXPORTER.key: PROM, PROM_PORT.key: str(port)}
 
 
-def metrics_fact(address: tuple[str, int]) -> dict[str, str]:
-    """Return the field of the ready line about metrics."""
-    return {"metrics": f"http://{joined(address)}/metrics"}
+def metrics_fact(address: tuple[str, int] | None) -> dict[str, str]:
+    """Return the field of the ready line about metrics; none if they are not served over HTTP."""
+    return {} if address is None else {"metrics": f"http://{joined(address)}/metrics"}
 
 
 def default_store() -> Path:
@@ -122,6 +122,7 @@ def read_broker_settings(
     options = {key: text for key, text in given.items() if text is not None}
     try:
         settings = check_start(load_broker_settings(config_path, assignments, os.environ, options))
+        check_export(settings.__getitem__)
     except (SettingError, ValueError) as error:
         raise WrongUse(str(error)) from error
     for complaint in settings.complaints:

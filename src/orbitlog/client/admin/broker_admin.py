@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orbitlog.formats.tables.group_config import GroupConfig, RequestMode
     from orbitlog.formats.tables.topic_config import TopicConfig
     from orbitlog.wire.bodies.client_bodies import BrokerStats, ProducerTable
-    from orbitlog.wire.bodies.queue_bodies import ConsumeStatsList, QueueUnits, TopicStats
+    from orbitlog.wire.bodies.queue_bodies import ConsumeStats, ConsumeStatsList, QueueUnits, TopicStats
 
 _SECONDS = 5.0
 _LONG_SECONDS = 50.0
@@ -76,6 +76,15 @@ class BrokerAdmin:
         header = BrokerConsumeStatsRequest(ordered=ordered)
         answer = await self._link.invoke(address, RequestCode.GET_BROKER_CONSUME_STATS, header, seconds=seconds)
         return decode_body(ConsumeStatsList, answer.body)
+
+    async def group_stats(self, address: str, group: str) -> ConsumeStats:
+        """Return the progress of one group at this broker."""
+        from orbitlog.wire.admin_headers import ConsumeStatsRequest
+        from orbitlog.wire.bodies.queue_bodies import ConsumeStats
+
+        header = ConsumeStatsRequest(group=group, topic=None)
+        answer = await self._link.invoke(address, RequestCode.GET_CONSUME_STATS, header, seconds=_SECONDS * 3)
+        return decode_body(ConsumeStats, answer.body)
 
     # Topics
 

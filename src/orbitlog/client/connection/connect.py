@@ -27,6 +27,7 @@ class ClientContext:
         *,
         trace: bool = False,
         tls: ssl.SSLContext | None = None,
+        otel: bool | None = None,
     ) -> None:
         self._name_servers = name_servers
         self._producer_group = producer_group
@@ -34,6 +35,7 @@ class ClientContext:
         self._namespace = namespace
         self._trace = trace
         self._tls = tls
+        self._otel = otel
         self._client: RocketMQ | None = None
         self._blocking: BlockingRocketMQ | None = None
 
@@ -50,6 +52,7 @@ class ClientContext:
             namespace=self._namespace,
             trace=self._trace,
             tls=self._tls,
+            otel=self._otel,
         )
 
     async def __aenter__(self) -> RocketMQ:
@@ -79,13 +82,16 @@ def connect(
     namespace: str = "",
     trace: bool = False,
     tls: TlsChoice | ssl.SSLContext | None = None,
+    otel: bool | None = None,
 ) -> ClientContext:
     """Create a client of the cluster whose name servers are at `address`, such as `rocketmq://127.0.0.1:9876`.
 
     Connections are opened at the first send, consume or query. `credentials` sign every request (access control);
     `namespace` is a prefix that isolates topics and groups. `trace` records sends and deliveries in
     RMQ_SYS_TRACE_TOPIC, for `orbitlog message trace` and Java's tools. `tls` (True, a `Tls` or an `ssl.SSLContext`), or
-    the scheme `rocketmqs://`, encrypts all connections. Raise `ClientError` for an invalid address or certificate file.
+    the scheme `rocketmqs://`, encrypts all connections. `otel` makes spans of OpenTelemetry (extra `otel`); without it,
+    they are made if the application has set a tracer provider. Raise `ClientError` for an invalid address or
+    certificate file.
 
     Example:
         async with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
@@ -95,4 +101,4 @@ def connect(
     """
     addresses = parse_addresses(address)
     context = tls_context(tls, address)
-    return ClientContext(addresses, producer_group, credentials, namespace, trace=trace, tls=context)
+    return ClientContext(addresses, producer_group, credentials, namespace, trace=trace, tls=context, otel=otel)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
 
 from orbitlog.client.consumer.queue_feed import QueueFeed
 from orbitlog.client.consumer.received import Received
 from orbitlog.formats.records.message import Message
 
 if TYPE_CHECKING:
-    from orbitlog.client.producer.tracing import ConsumeSpan, Tracer
+    from orbitlog.client.telemetry.delivery_tracers import DeliveryTracer
 
 
 class DeliveryOwner(Protocol):
@@ -26,7 +27,7 @@ class DeliveryOwner(Protocol):
     def group(self) -> str: ...
 
     @property
-    def tracer(self) -> Tracer | None: ...
+    def tracer(self) -> DeliveryTracer | None: ...
 
     @property
     def in_progress(self) -> dict[Delivery, float]: ...
@@ -51,7 +52,7 @@ class Delivery(Received):
         self._feed = feed
         self._window = feed.window
         self._consumer = consumer
-        self._span: ConsumeSpan | None = None
+        self._span: Any = None
         self.is_settled = False
 
     @property
@@ -111,10 +112,29 @@ class Delivery(Received):
         """Undo `start`: the user left the loop without settling the message."""
         self._consumer.in_progress.pop(self, None)
         self._feed.idle.set()
+        self.end_span()
+
+    def end_span(self) -> None:
+        """End the trace of a delivery that is not settled."""
+        if self._consumer.tracer is not None and self._span is not None:
+            self._consumer.tracer.released(self._span)
+            self._span = None
+
+    def entered(self) -> AbstractContextManager[None]:
+        """Return the context in which a listener runs."""
+        if self._consumer.tracer is None or self._span is None:
+            return nullcontext()
+        return self._consumer.tracer.entered(self._span)
+
+    def note_failure(self, error: Exception) -> None:
+        """Add the exception of a listener to the trace."""
+        if self._consumer.tracer is not None and self._span is not None:
+            self._consumer.tracer.failed(self._span, error)
 
     def _trace_end(self, *, success: bool) -> None:
         if self._consumer.tracer is not None and self._span is not None:
             self._consumer.tracer.settled(self, self._consumer.group, self._span, success=success)
+            self._span = None
 
     def finish(self) -> None:
         """Remove the message from its queue's window: it was consumed, or the broker redelivers it."""

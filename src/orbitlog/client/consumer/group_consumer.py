@@ -12,13 +12,13 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from typing import TYPE_CHECKING
 
 from orbitlog.client.connection.namespaces import unwrapped
 from orbitlog.client.consumer.delivery import Delivery, DirectDelivery
 from orbitlog.client.consumer.group_link import GroupLink
 from orbitlog.client.consumer.member_assignment import ConsumeOptions, MemberAssignment
 from orbitlog.client.consumer.queue_feed import Deliver, QueueFeed
-from orbitlog.client.producer.tracing import Tracer
 from orbitlog.errors import ClientError, OrbitlogError
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
 from orbitlog.formats.message_queue import MessageQueue
@@ -26,6 +26,10 @@ from orbitlog.formats.records import properties
 from orbitlog.formats.records.message import Message
 from orbitlog.wire.bodies.heartbeat_bodies import ConsumerData
 from orbitlog.wire.consume_headers import SendBackRequest
+
+if TYPE_CHECKING:
+    from orbitlog.client.telemetry.delivery_tracers import DeliveryTracer
+    from orbitlog.client.telemetry.otel_spans import OtelSpans
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +68,14 @@ class Consumer:
         make_assignment: Callable[[Deliver], MemberAssignment],
         *,
         on_close: Callable[[Consumer], Awaitable[None]],
-        tracer: Tracer | None = None,
+        tracer: DeliveryTracer | None = None,
+        spans: OtelSpans | None = None,
     ) -> None:
         self._link = link
         self._options = options
         self._on_close = on_close
         self.tracer = tracer
+        self._spans = spans
         self.assignment = make_assignment(self._deliver)
         self._ready: deque[Delivery] = deque()
         self._arrived = asyncio.Event()
@@ -131,6 +137,16 @@ class Consumer:
             if message is not None:
                 await message.ack()
         """
+        if self._spans is None:
+            return await self.take(seconds)
+        started_ns = time.time_ns()
+        delivery = await self.take(seconds)
+        if delivery is not None:
+            self._spans.received(self.group, [delivery], started_ns)
+        return delivery
+
+    async def take(self, seconds: float | None = None) -> Delivery | None:
+        """Do the same as `next`, without a span for the call: for loops that hand out one message after the other."""
         if self._ready:
             # Yield now and then: otherwise a backlog in memory would starve heartbeats and pulls.
             now = self._loop.time()
@@ -174,10 +190,13 @@ class Consumer:
         """
         if count < 1:
             raise ClientError(f"invalid batch size {count}: must be at least 1")
-        while (first := await self.next()) is not None:
+        started_ns = time.time_ns()
+        while (first := await self.take()) is not None:
             batch = [first]
-            while len(batch) < count and (more := await self.next(0)) is not None:
+            while len(batch) < count and (more := await self.take(0)) is not None:
                 batch.append(more)
+            if self._spans is not None:
+                self._spans.received(self.group, batch, started_ns)
             try:
                 yield batch
             except GeneratorExit:
@@ -186,6 +205,7 @@ class Consumer:
                 raise
             for delivery in batch:
                 await delivery.ack()
+            started_ns = time.time_ns()
 
     async def run(self, listener: Listener, *, concurrency: int = 20) -> None:
         """Call `listener` for every message until closed: a return acknowledges, an exception retries.
@@ -209,12 +229,19 @@ class Consumer:
                 worker.add_done_callback(self._workers.discard)
 
     async def _work(self, listener: Listener) -> None:
-        while (delivery := await self.next()) is not None:
+        while (delivery := await self.take()) is not None:
             try:
-                result = listener(delivery)
-                if inspect.isawaitable(result):
-                    await result
-            except Exception:
+                if self.tracer is None:
+                    result = listener(delivery)
+                    if inspect.isawaitable(result):
+                        await result
+                else:
+                    with delivery.entered():
+                        result = listener(delivery)
+                        if inspect.isawaitable(result):
+                            await result
+            except Exception as error:
+                delivery.note_failure(error)
                 log.exception("%s: listener failed; retrying message %s", self.group, delivery.message_id)
                 await delivery.retry()
             else:
@@ -339,6 +366,8 @@ class Consumer:
                 await self.assignment.drop_all()
         except TimeoutError:
             log.warning("%s: closed without a response from every broker; some messages may be redelivered", self.group)
+        for delivery in self.in_progress:
+            delivery.end_span()
         for message in self._ready:
             if isinstance(message, DirectDelivery):
                 message.outcome.cancel()
@@ -369,7 +398,7 @@ class DeliveryLoop:
     async def __anext__(self) -> Delivery:
         if self._current is not None:
             await self._current.ack()
-        self._current = await self._consumer.next()
+        self._current = await self._consumer.take()
         if self._current is None:
             raise StopAsyncIteration
         return self._current

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import orjson
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from orbitlog.client.producer.tracing import Tracer
 
 _STORED_CODES = tuple(STATUS_OF_CODE)
+MakeBatch = Callable[[Mapping[str, str]], OutgoingBatch]
 MakeRequest = Callable[[MessageQueue], tuple[SendMessageV2Request, bytes]]
 
 
@@ -137,14 +138,20 @@ class Producer:
         self._choice.failed(target[0].queue.broker_name, self._now_ms())
         return None
 
-    async def send_batch(self, batch: OutgoingBatch, unique_id: str, *, seconds: float) -> Receipt:
-        """Send several messages of one topic in one request: all of them are stored, or none."""
+    async def send_batch(
+        self, topic: str, make: MakeBatch, unique_id: str, *, count: int, given: Mapping[str, str], seconds: float
+    ) -> Receipt:
+        """Send `count` messages of one topic in one request: all of them are stored, or none.
+
+        `make` encodes them with the properties that all of them have, `given` by the user.
+        """
+        batch = make(given)
 
         def request(chosen: MessageQueue) -> tuple[SendMessageV2Request, bytes]:
             return batch_request(batch, chosen, self.group, unique_id)
 
         message_id = ",".join(batch.unique_ids)
-        return await self._send_with_retries(RequestCode.SEND_BATCH_MESSAGE, batch.topic, message_id, request, seconds)
+        return await self._send_with_retries(RequestCode.SEND_BATCH_MESSAGE, topic, message_id, request, seconds)
 
     async def send_oneway(self, message: OutgoingMessage) -> None:
         """Send without response and without retry."""

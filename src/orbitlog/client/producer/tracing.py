@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 import uuid
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from orbitlog.client.connection.client_identity import UniqueIdMaker
@@ -120,6 +121,16 @@ class Tracer:
                 result=_SUCCESS if success else _FAILED,
             )
         )
+
+    def failed(self, span: ConsumeSpan, error: Exception) -> None:
+        """Do nothing: `settled` records the failure."""
+
+    def released(self, span: ConsumeSpan) -> None:
+        """Do nothing: a record of a delivery without an end is what Java's clients leave as well."""
+
+    def entered(self, span: ConsumeSpan) -> AbstractContextManager[None]:
+        """Return a context that does nothing."""
+        return nullcontext()
 
     def _add(self, record: TraceRecord) -> None:
         if len(self._pending) >= PENDING_MAX:
