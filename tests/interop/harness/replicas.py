@@ -100,8 +100,16 @@ def _accepts(port: int) -> bool:
 
 
 def table_of(store: Path, name: str, key: str) -> dict[str, object]:
-    """Return one table of a config file; empty without the file."""
+    """Return one table of a config file; empty without the file. Numbers that are keys may be quoted or not."""
     path = store / "config" / name
     table = read_body(path.read_bytes()) if path.exists() else {}
     assert isinstance(table, dict)
-    return dict(table.get(key) or {})
+    found = _with_text_keys(table.get(key) or {})
+    assert isinstance(found, dict)
+    return found
+
+
+def _with_text_keys(value: object) -> object:
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(inner) for key, inner in value.items()}
+    return value
