@@ -44,9 +44,8 @@ def require_console_packages() -> None:
     invoke_without_command=True,
     help="""Serve the web console until interrupted: clusters, and stores without a broker.
 
-    Listens on loopback, reads only, and prints one line when browsers can connect. Beyond loopback visitors must sign
-    in; add users with `orbitlog console user add`. With --write, changes need the address that the start prints, or a
-    user with the role.""",
+    Listens on loopback, only reads, and prints one line when browsers can connect. Beyond loopback visitors must sign
+    in; add users with `orbitlog console user add`.""",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Listen address; 0.0.0.0 for all interfaces.")
 @click.option(
@@ -80,7 +79,6 @@ def require_console_packages() -> None:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Directory of a store to look into, without a broker; repeatable.",
 )
-@click.option("--write", "may_write", is_flag=True, help="Allow changes.")
 @click.option(
     "--public-url", default="", help="Address of the console if a proxy serves it, e.g. https://mq.example.org."
 )
@@ -104,7 +102,6 @@ def command(
     uses_tls: bool,
     data_directory: Path | None,
     stores: tuple[Path, ...],
-    may_write: bool,
     public_url: str,
     stuck_after: float,
     log_format: str,
@@ -130,7 +127,6 @@ def command(
         port=port,
         clusters=() if stores and not (address or context_names) else _clusters(address, context_names, uses_tls),
         stores=named_stores(stores),
-        may_write=may_write,
         public_url=public_url,
         stuck_after_seconds=stuck_after,
     )
