@@ -80,8 +80,11 @@ class ReplicaGroup:
         process.stdout.close()
 
     def stop(self, member: int) -> None:
-        self.processes[member].terminate()
-        assert self.processes[member].wait(SECONDS_MAX) == 0
+        process = self.processes[member]
+        process.terminate()
+        assert process.wait(SECONDS_MAX) == 0
+        assert process.stdout is not None
+        process.stdout.close()
 
     def pause(self, member: int) -> None:
         self.processes[member].send_signal(signal.SIGSTOP)
