@@ -173,7 +173,10 @@ PROTECTING_KEYS = (
 ORBITLOG_KEYS = frozenset(
     "accessFile accessLogFile serverConnectionsMax dispatchEngine vipChannelEnable compat haMembers haCompatSyncDefault"
     " haFirstRequest allowAnonymous userMessagesPerSecondMax userBytesPerSecondMax userConnectionsMax userTopicsMax"
-    " authenticationFailuresPerMinuteMax metricsHttpExporterTarget".split()
+    " authenticationFailuresPerMinuteMax metricsHttpExporterTarget"
+    " haObserver replicaCoordinator replicaCoordinatorCaFile replicaCoordinatorCertFile"
+    " replicaCoordinatorKeyFile replicaCoordinatorPassword replicaCoordinatorUser replicaMemberId"
+    " replicaMinInSync replicaPatience".split()
 ) | frozenset((*(limit.key for limit in BROKER_LIMITS), *TLS_SETTINGS))
 
 # Threads, pools, pauses, caches and what only matters together with a refused key: no promise changes.
