@@ -155,8 +155,8 @@ def test_page_that_is_built_from_a_request_contains_none_of_it() -> None:
 def test_metrics_listen_on_loopback_unless_told_otherwise(start_target: Start) -> None:
     target = start_target(metricsExporterType="PROM", metricsPromExporterPort="0")
     meters = target._broker._listeners.meters  # type: ignore[union-attr]
-    assert meters is not None and meters._listener is not None
-    assert meters._listener.address[0] == "127.0.0.1"
+    assert meters is not None and meters.address is not None
+    assert meters.address[0] == "127.0.0.1"
 
 
 def test_page_type_is_not_guessed() -> None:

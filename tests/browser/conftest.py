@@ -29,7 +29,8 @@ def _chromium() -> str:
     return found.stdout.splitlines()[0]
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: Playwright keeps an event loop running in this thread, and other tests call asyncio.run.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="install the extra `browser`")
     path = _chromium()

@@ -39,6 +39,7 @@ class DirectoryEntry:
     name: str
     size_bytes: int
     is_directory: bool
+    is_link: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +411,7 @@ def _describe(entry: os.DirEntry[str]) -> DirectoryEntry | None:
     try:
         if entry.is_symlink():
             entry.stat()
-            return DirectoryEntry(entry.name, 0, is_directory=False)
+            return DirectoryEntry(entry.name, 0, is_directory=False, is_link=True)
         return DirectoryEntry(entry.name, 0 if entry.is_dir() else entry.stat().st_size, entry.is_dir())
     except FileNotFoundError:
         return None

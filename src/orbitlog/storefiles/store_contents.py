@@ -223,6 +223,8 @@ def refuse_wrong_kinds(root: Path, disk: Disk) -> None:
 
 def _wrong_kinds(root: Path, entries: Sequence[DirectoryEntry]) -> Iterator[Obstacle]:
     for entry in entries:
+        if entry.is_link:
+            continue  # `store_links` decides about links: the directories that settings name may be some
         if entry.name in (_ROOT_FILES if entry.is_directory else _ROOT_DIRECTORIES):
             is_, has = ("directory", "file") if entry.is_directory else ("file", "directory")
             what = f"is a {is_}, but a store has a {has} of this name"
