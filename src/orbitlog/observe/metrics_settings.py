@@ -94,7 +94,12 @@ CARDINALITY = Setting(
 GRPC_TARGET = Setting(
     "metricsGrpcExporterTarget", _target, "", "collector of `OTLP_GRPC`; `http://HOST:4317` is without TLS"
 )
-HTTP_TARGET = Setting("metricsHttpExporterTarget", _target, "", "collector of `OTLP_HTTP`, such as `http://HOST:4318`")
+HTTP_TARGET = Setting(
+    "metricsHttpExporterTarget",
+    _target,
+    "",
+    "collector of `OTLP_HTTP`, such as `http://HOST:4318` (Orbitlog's own key)",
+)
 GRPC_HEADERS = Setting("metricsGrpcExporterHeader", _headers, "", "headers for the collector, `name:value,name:value`")
 GRPC_TIMEOUT_MS = Setting(
     "metricGrpcExporterTimeOutInMills", number_between(1, 600_000), 3_000, "timeout of one request to the collector"

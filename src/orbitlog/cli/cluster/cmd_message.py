@@ -18,6 +18,7 @@ from orbitlog.cli.output.json_rows import Output
 from orbitlog.cli.output.message_printer import MessagePrinter
 from orbitlog.cli.output.row_output import show_rows
 from orbitlog.cli.output.stream_table import Column
+from orbitlog.errors import NoRoute
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
@@ -195,8 +196,13 @@ def trace_message(*, message_id: str, trace_topic: str, topic: str | None, clust
         from orbitlog.client.admin.inspection import Inspection
 
         records = await Inspection(admin).traces(message_id, trace_topic)
-        sent_to = topic or next((record.topic for record in records if record.topic), None)
-        return records, None if sent_to is None else await admin.message(message_id, sent_to)
+        if topic is not None:
+            return records, await admin.message(message_id, topic)
+        sent_to = next((record.topic for record in records if record.topic), None)
+        try:
+            return records, None if sent_to is None else await admin.message(message_id, sent_to)
+        except NoRoute:
+            return records, None  # the topic was deleted since
 
     records, message = run_with_admin(cluster, work, topic=topic)
     rows = [_trace_row(record) for record in records]

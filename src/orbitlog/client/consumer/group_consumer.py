@@ -138,14 +138,14 @@ class Consumer:
                 await message.ack()
         """
         if self._spans is None:
-            return await self.take(seconds)
+            return await self._take(seconds)
         started_ns = time.time_ns()
-        delivery = await self.take(seconds)
+        delivery = await self._take(seconds)
         if delivery is not None:
             self._spans.received(self.group, [delivery], started_ns)
         return delivery
 
-    async def take(self, seconds: float | None = None) -> Delivery | None:
+    async def _take(self, seconds: float | None = None) -> Delivery | None:
         """Do the same as `next`, without a span for the call: for loops that hand out one message after the other."""
         if self._ready:
             # Yield now and then: otherwise a backlog in memory would starve heartbeats and pulls.
@@ -191,9 +191,9 @@ class Consumer:
         if count < 1:
             raise ClientError(f"invalid batch size {count}: must be at least 1")
         started_ns = time.time_ns()
-        while (first := await self.take()) is not None:
+        while (first := await self._take()) is not None:
             batch = [first]
-            while len(batch) < count and (more := await self.take(0)) is not None:
+            while len(batch) < count and (more := await self._take(0)) is not None:
                 batch.append(more)
             if self._spans is not None:
                 self._spans.received(self.group, batch, started_ns)
@@ -229,7 +229,7 @@ class Consumer:
                 worker.add_done_callback(self._workers.discard)
 
     async def _work(self, listener: Listener) -> None:
-        while (delivery := await self.take()) is not None:
+        while (delivery := await self._take()) is not None:
             try:
                 if self.tracer is None:
                     result = listener(delivery)
@@ -398,7 +398,7 @@ class DeliveryLoop:
     async def __anext__(self) -> Delivery:
         if self._current is not None:
             await self._current.ack()
-        self._current = await self._consumer.take()
+        self._current = await self._consumer._take()
         if self._current is None:
             raise StopAsyncIteration
         return self._current

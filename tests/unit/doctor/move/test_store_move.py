@@ -121,7 +121,7 @@ def test_extension_queues_are_reported(root: Path) -> None:
 
 
 def test_access_control_data_is_reported(root: Path) -> None:
-    put(root / "config/auth/users/CURRENT", b"x")
+    put(root / "config/users/CURRENT", b"x")
     assert of_kind(moved(root, ORBITLOG), "access control").severity.value == "note"
 
 
