@@ -213,8 +213,13 @@ class NoBroker(NoRoute):
 class BrokerRefused(ClientError):
     """A broker or name server answered with an error `code` and its `remark`."""
 
-    def __init__(self, code: int, remark: str, *, advice: str = "", retriable: bool = False) -> None:
-        super().__init__(f"{remark.strip() or 'refused'} (code {code}){'; ' + advice if advice else ''}")
+    def __init__(
+        self, code: int, remark: str, *, advice: str = "", retriable: bool = False, request_id: str = ""
+    ) -> None:
+        request = f", request {request_id}" if request_id else ""
+        super().__init__(f"{remark.strip() or 'refused'} (code {code}{request}){'; ' + advice if advice else ''}")
+        self.request_id = request_id
+        """Id of the request in the log of an Orbitlog server; empty for others."""
         self.code = code
         self.remark = remark
         self.advice = advice

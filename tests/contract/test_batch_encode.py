@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +10,7 @@ from orbitlog.formats.hosts import Host
 from orbitlog.formats.records.batch import BatchMember, encode_batch
 from orbitlog.formats.records.batch_records import encode_records
 from orbitlog.formats.records.message import Message, make_message
+from orbitlog.kernels.arrays import np
 from orbitlog.kernels.batch_encode import BatchEncoder, put_records
 
 ADDED = b"CLUSTER\x01DefaultCluster\x02"

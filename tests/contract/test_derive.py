@@ -121,7 +121,7 @@ def test_index_resumes_where_another_process_left_it() -> None:
     files: list = []
 
     def open_file(_: int):
-        import numpy as np
+        from orbitlog.kernels.arrays import np
 
         files.append(np.zeros(layout.file_bytes, np.uint8))
         return files[-1]
@@ -139,7 +139,7 @@ def test_index_resumes_where_another_process_left_it() -> None:
 
 
 def test_builders_refuse_files_of_another_size() -> None:
-    import numpy as np
+    from orbitlog.kernels.arrays import np
 
     log = make_log(["plain"])
     (columns,) = DispatchScan(DeriveRules()).scan(log.segments[0][1], base_physical_offset=0)

@@ -17,7 +17,7 @@ from orbitlog.jobs.local_runner import run_here
 from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError
 from orbitlog.pipeline.sources.commitlog_source import CommitLogSource
-from orbitlog.pipeline.sources.queue_scan import DataLoss
+from orbitlog.pipeline.sources.source_errors import DataLoss
 from orbitlog.pipeline.sources.topic_source import TopicSource
 from orbitlog.pipeline.stats.consumer_lag import read_progress
 from orbitlog.pipeline.stats.log_stats import count_logs
@@ -162,6 +162,17 @@ def test_damaged_entries_fail_the_read_with_their_place(damage: str, tmp_path: P
         with pytest.raises(StoreLayoutError if damage == "cut" else DataLoss):
             topics_of(root)
     assert 0 < len(log_of(root, failOnDataLoss="false")) < 60
+
+
+def test_lost_last_files_fail_the_read(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_dledger_store(root)
+    max((root / DATA).iterdir()).unlink()
+    for read in (log_of, topics_of):
+        with pytest.raises(DataLoss, match="committed end"):
+            read(root)
+    with pytest.warns(UserWarning, match="data was lost"):
+        assert 0 < len(topics_of(root, failOnDataLoss="false")) < 60
 
 
 def test_lost_last_entries_before_the_committed_one_fail_the_read(tmp_path: Path) -> None:

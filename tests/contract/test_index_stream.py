@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from orbitlog.formats.derived.index_layout import (
     IndexWriter,
     encode_header,
 )
+from orbitlog.kernels.arrays import np
 from orbitlog.kernels.index_stream import EntryStream, KeyColumns, equal_entries, right_links
 
 BEFORE = IndexHeader(end_timestamp_ms=1_700_000_000_000, end_physical_offset=77)
@@ -24,7 +24,7 @@ BEFORE = IndexHeader(end_timestamp_ms=1_700_000_000_000, end_physical_offset=77)
 
 def columns_of(rows: list[list[int]], begin: int = 0, end: int | None = None) -> KeyColumns:
     chosen = rows[begin:end]
-    numbers = np.arange(begin, begin + len(chosen), dtype=np.int64)
+    numbers = np.arange(begin, begin + len(chosen))
     return KeyColumns(
         numbers * 100,
         1_700_000_005_000 + numbers * 700,

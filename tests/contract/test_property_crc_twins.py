@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.records.message import Message, encode_message, make_message
 from orbitlog.formats.records.message_scan import Damage, read_at, scan_messages
 from orbitlog.formats.records.property_crc import ends_with_crc, seal_record, with_room_for_crc
-from orbitlog.kernels.arrow_batches import ArrowDecoder
 from orbitlog.kernels.dispatch import DispatchScan
-from orbitlog.kernels.property_crc_count import count_without_crc
-from orbitlog.kernels.tally import Tally
+from orbitlog.kernels.property_faults import count_without_crc
 from orbitlog.store.log.property_crc_mode import RecordsWithoutCrc, records_without_crc
 from tests.support.logs import KINDS, make_kind
 from tests.support.twins import FORMATS, KERNELS
@@ -52,6 +49,10 @@ def test_no_damage_under_the_crc_is_missed() -> None:
 
 
 def test_tally_and_batches_stop_at_a_wrong_crc() -> None:
+    pytest.importorskip("pyarrow", reason="batches and statistics need the extra `fast`")
+    from orbitlog.kernels.arrow_batches import ArrowDecoder
+    from orbitlog.kernels.tally import Tally
+
     damaged = bytearray(sealed_segment(3))
     second = FORMATS.scan(bytes(damaged), BASE).positions[1]
     damaged[FORMATS.scan(bytes(damaged), BASE).positions[2] - 25] ^= 1
@@ -85,4 +86,4 @@ def test_records_without_crc_are_counted(lacking: tuple[int, ...]) -> None:
     with memoryview(data) as view:
         assert records_without_crc(view, BASE) == expected
     found = [one for one in scan_messages(data, base_physical_offset=BASE) if isinstance(one, Message)]
-    assert np.sum([not ends_with_crc(one.properties_raw) for one in found]) == len(lacking)
+    assert sum(not ends_with_crc(one.properties_raw) for one in found) == len(lacking)

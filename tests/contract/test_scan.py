@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from orbitlog.formats.records.message import Message, decode_message, encode_message
 from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd, read_at
+from orbitlog.kernels.arrays import np
 from orbitlog.kernels.columns import HeaderColumns, fill_columns, read_columns
 from orbitlog.kernels.record_walk import DAMAGE, SourceBytes
 from orbitlog.testing.golden import GoldenStore

@@ -76,6 +76,12 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def remove_socket(path: Path) -> None:
+    """Remove a Unix socket, if it exists."""
+    if path.is_socket():
+        path.unlink(missing_ok=True)
+
+
 def create_directory(path: Path, mode: int = 0o750) -> None:
     """Create a directory and its parents, if they do not exist; `replace_file` makes the names in it durable."""
     path.mkdir(mode, parents=True, exist_ok=True)

@@ -67,6 +67,10 @@ METRICS_CONNECTIONS = _limit(
     "connections to the port of metrics and health; past it, the oldest of the address with most of them is closed",
     low=4,
 )
+LONG_REQUESTS = _limit(
+    "longRequestsMax", 8, "requests with long lists, registrations and statistics in work at a time; others wait"
+)
+LONG_REQUESTS_PER_ADDRESS = _limit("longRequestsPerAddressMax", 4, "those of one client address; its others wait")
 PLAIN_HEADER_BYTES = _limit(
     "plainHeaderBytesMax", 64 * 1024, "bytes of a request header without message properties or lists", low=4096
 )
@@ -114,10 +118,21 @@ CLIENT_GROUPS = _limit("clientGroupsMax", 10_000, "producer and consumer groups 
 CLIENT_ID_CHARACTERS = _limit("clientIdCharactersMax", 1_024, "characters of a client id")
 LOCK_QUEUES = _limit("lockQueuesMax", 4_096, "queues in one lock request")
 QUEUE_LOCKS = _limit("queueLocksMax", 500_000, "queue locks of all groups; past it, no queue is locked that was free")
-ACK_RECEIPTS = _limit("batchAckReceiptsMax", 4_096, "receipts in one batch acknowledgement")
+ACK_RECEIPTS = _limit("batchAckReceiptsMax", 1_024, "receipts in one batch acknowledgement")
 ACK_BITS_BYTES = _limit("batchAckBitsBytesMax", 16 * 1024, "bytes of bits, one a message, in one batch acknowledgement")
 STATS_TOPICS = _limit("consumeStatsTopicsMax", 1_000, "topics or groups that one statistics request lists")
 STATS_QUEUES = _limit("consumeStatsQueuesMax", 100_000, "queues of the topics that one statistics request lists")
+LIST_ENTRIES = _limit(
+    "listEntriesMax", 10_000, "topics or groups in one request that creates or changes a list of them"
+)
+CONFIG_BYTES = _limit("configBytesMax", 16 * 1024, "bytes of one topic or group with its attributes, as JSON")
+BATCH_MESSAGES = _limit("batchMessagesMax", 32_768, "messages in one batch")
+SPLIT_BATCH_MESSAGES = _limit(
+    "splitBatchMessagesMax",
+    4_096,
+    "messages in a batch that is stored message by message: with an empty body, a client with IPv6, light queues, or"
+    " enabledAppendPropCRC",
+)
 KEY_QUERY_ENTRIES = _limit(
     "keyQueryEntriesMax", 50_000, "index entries that one query by key looks at; past it, the result is incomplete"
 )
@@ -153,6 +168,14 @@ NAMESERVER_INFLATED_BYTES = _limit(
     "registrationInflatedBytesMax", 32 * 1024 * 1024, "bytes of a registration after decompression"
 )
 
+NAMESERVER_KV_CONFIGS = _limit("kvConfigsMax", 20_000, "key-value configs of all namespaces")
+NAMESERVER_KV_BYTES = _limit(
+    "kvConfigBytesMax",
+    4 * 1024 * 1024,
+    "bytes of key-value configs with their names; each change rewrites all of them",
+    low=64 * 1024,
+)
+
 HEARTBEAT_TIMEOUT_MS = _limit(
     "heartbeatTimeoutMillisMax",
     600_000,
@@ -169,6 +192,8 @@ SHARED_LIMITS: tuple[Setting[int], ...] = (
     TLS_HANDSHAKES_PER_ADDRESS,
     TLS_HANDSHAKE_PERCENT,
     METRICS_CONNECTIONS,
+    LONG_REQUESTS,
+    LONG_REQUESTS_PER_ADDRESS,
     PLAIN_HEADER_BYTES,
     LARGE_HEADER_BYTES,
     PLAIN_BODY_BYTES,
@@ -194,6 +219,10 @@ BROKER_LIMITS: tuple[Setting[int], ...] = (
     ACK_BITS_BYTES,
     STATS_TOPICS,
     STATS_QUEUES,
+    LIST_ENTRIES,
+    CONFIG_BYTES,
+    BATCH_MESSAGES,
+    SPLIT_BATCH_MESSAGES,
     KEY_QUERY_ENTRIES,
     KEY_QUERY_RECORDS,
     KEY_QUERY_BYTES,
@@ -204,11 +233,14 @@ BROKER_LIMITS: tuple[Setting[int], ...] = (
 )
 NAMESERVER_LIMITS: tuple[Setting[int], ...] = (
     *SHARED_LIMITS,
+    QUEUES_PER_TOPIC,
     NAMESERVER_BROKERS,
     NAMESERVER_BROKERS_PER_CONNECTION,
     NAMESERVER_TOPICS,
     NAMESERVER_TOPICS_PER_CONNECTION,
     NAMESERVER_INFLATED_BYTES,
+    NAMESERVER_KV_CONFIGS,
+    NAMESERVER_KV_BYTES,
     HEARTBEAT_TIMEOUT_MS,
 )
 _DEFAULTS = {limit.key: limit.default for limit in (*BROKER_LIMITS, *NAMESERVER_LIMITS)}

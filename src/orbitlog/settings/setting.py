@@ -36,6 +36,17 @@ class Setting(Generic[T]):
             raise SettingError(f"{self.key}={shown} from {source}: {problem}") from None
 
 
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return a parser that accepts these words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"is not one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
 def number_between(low: int, high: int = INT_MAX) -> Callable[[str], int]:
     """Return a parser of whole numbers in a range."""
 

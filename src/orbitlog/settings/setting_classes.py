@@ -36,14 +36,8 @@ SAFETY = {
         for key in APACHE_ACCESS_CLASSES
     },
     # How safe an acknowledgement is
-    "minInSyncReplicas": "sends are not refused while fewer replicas are in sync; set minInSyncReplicas=1, and "
-    "inSyncReplicas to the number of copies that a send waits for",
-    "allAckInSyncStateSet": "sends do not wait for every replica in sync; set allAckInSyncStateSet=false, and "
-    "inSyncReplicas to the number of copies that a send waits for",
     "enableSlaveActingMaster": "no slave can take over from this broker; "
     "set enableSlaveActingMaster=false to run a single master",
-    "enableControllerMode": "controllers are not supported and this broker would serve as master without election; "
-    "set enableControllerMode=false to run a single master on a store that no other replica serves",
     "duplicationEnable": "confirm offsets are not supported and consumers would get messages that are not confirmed; "
     "set duplicationEnable=false",
     # Where data is stored, and in which format
@@ -139,7 +133,6 @@ HARMLESS_VALUES = {
         key: ("", *(f"{_AUTH_PACKAGE}.{name}" for name in class_names))
         for key, class_names in APACHE_ACCESS_CLASSES.items()
     },
-    "minInSyncReplicas": ("<=1",),
     "totalReplicas": ("<=1",),
     "maxTopicLength": ("<=127",),
     "popConsumerKVServiceInit": ("false",),
@@ -159,6 +152,9 @@ PROTECTING_KEYS = (
     "readOnlyCommitLogStorePaths",
     "flushDiskType",
     "inSyncReplicas",
+    "minInSyncReplicas",
+    "allAckInSyncStateSet",
+    "enableControllerMode",
     "brokerRole",
     "brokerId",
     "brokerPermission",
@@ -173,7 +169,7 @@ PROTECTING_KEYS = (
 ORBITLOG_KEYS = frozenset(
     "accessFile accessLogFile serverConnectionsMax dispatchEngine vipChannelEnable compat haMembers haCompatSyncDefault"
     " haFirstRequest allowAnonymous userMessagesPerSecondMax userBytesPerSecondMax userConnectionsMax userTopicsMax"
-    " authenticationFailuresPerMinuteMax metricsHttpExporterTarget"
+    " authenticationFailuresPerMinuteMax metricsHttpExporterTarget metricsQueueLag logFormat logTo slowRequestMs"
     " haObserver replicaCoordinator replicaCoordinatorCaFile replicaCoordinatorCertFile"
     " replicaCoordinatorKeyFile replicaCoordinatorPassword replicaCoordinatorUser replicaMemberId"
     " replicaMinInSync replicaPatience".split()
@@ -184,10 +180,10 @@ HARMLESS = frozenset(
     """
 accessMessageInMemoryHotRatio accountStatsEnable accountStatsPrintZeroValues ackMessageThreadPoolNums
 ackThreadPoolQueueCapacity aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond adminBrokerThreadPoolNums
-adminBrokerThreadPoolQueueCapacity allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync asyncLearner
+adminBrokerThreadPoolQueueCapacity allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync
 asyncSendEnable authConfigPath autoDeleteUnusedStats autoMessageVersionOnTopicLen batchDispatchRequestThreadPoolNums
 bitMapLengthConsumeQueueExt bottomMostCompressionTypeForConsumeQueueStore broadcastOffsetExpireMaxSecond
-broadcastOffsetExpireSecond brokerConfigPath brokerElectionPriority brokerFastFailureEnable brokerHeartbeatInterval
+broadcastOffsetExpireSecond brokerConfigPath brokerFastFailureEnable brokerHeartbeatInterval
 brokerNotActiveTimeoutMillis cgColdReadThreshold channelExpiredTimeout channelNotActiveInterval
 checkCommitLogOffsetOnRecover checkCRCOnRecover checkSyncStateSetPeriod cleanOfflineBrokerInterval
 cleanResourceInterval cleanRocksDBDirtyCQIntervalMin cleanSwapedMapInterval
@@ -202,11 +198,11 @@ commitLogRecoverMaxNum commitLogRollingInterval commitLogRollingMinimumSize comm
 commitLogSwapMapReserveFileNum compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
 compactionThreadNum compatibleWithOldNameSrv configName connectTimeoutMillis
 consumerFallbehindThreshold consumerManagerThreadPoolQueueCapacity consumerManageThreadPoolNums
-consumerOffsetUpdateVersionStep controllerAddr controllerHeartBeatTimeoutMills correctLogicMinOffsetForceInterval
+consumerOffsetUpdateVersionStep correctLogicMinOffsetForceInterval
 correctLogicMinOffsetSleepInterval dataReadAheadEnable debugLockEnable defaultQueryMaxNum delayOffsetUpdateVersionStep
 deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval destroyMapedFileIntervalForcibly disableCallbackExecutor
 disableNettyWorkerGroup diskFallRecorded dispatchCqCacheNum dispatchCqThreads dispatchFromSenderThread dLegerGroup
-dLegerPeers dLegerSelfId enableAcceleratedRecovery enableAsyncReput enableAutoInSyncReplicas enableBatchPush
+dLegerPeers dLegerSelfId enableAcceleratedRecovery enableAsyncReput enableBatchPush
 enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently enableCalcFilterBitMap enableCleanExpiredOffset
 enableCompaction enableConnectionMetrics enableCreateSysGroup enableDetailStat enableFastChannelEventProcess
 enableLagAndDlqMetrics enableLiteEventMode enableLitePopLog enableLmqStats
@@ -219,7 +215,6 @@ enableTransactionMetrics endTransactionPoolQueueCapacity endTransactionThreadPoo
 expectConsumerNumUseFilter fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup fetchNamesrvAddrInterval
 filterDataCleanTimeSpan flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
 flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister forwardTimeout globalColdReadThreshold
-haMaxTimeSlaveNotCatchup
 heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode
 inBrokerContainer isolateLogEnable
 iteratorWhenUseRocksdbConsumeQueue liteEventCheckInterval liteEventFullDispatchDelayTime

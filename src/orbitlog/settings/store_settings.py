@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ from orbitlog.settings.setting import Setting, SettingError, T, parse_count, par
 EXT_QUEUE_FILE_BYTES_DEFAULT = 48 * 1024 * 1024
 _SEGMENT_BYTES_MIN = 1024
 _COMMAND_LINE = "the command line"
+_VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
+_QUOTES = ("'", '"')
 
 
 def _segment_bytes(text: str) -> int:
@@ -47,6 +50,17 @@ def _hours(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def check_plain_path(text: str) -> None:
+    """Raise `ValueError` for a path that is meant to be expanded or unquoted: Java takes every character literally."""
+    if text.startswith("~"):
+        raise ValueError("starts with ~, which Java does not expand; write the full path")
+    variable = _VARIABLE.search(text)
+    if variable is not None:
+        raise ValueError(f"contains {variable.group()}, which Java does not expand; write the full path")
+    if text[:1] in _QUOTES or text[-1:] in _QUOTES:
+        raise ValueError("has quotation marks, which Java makes part of the name; remove them")
+
+
 def _directories(text: str) -> tuple[str, ...]:
     """Split a list of directories as Java does: at each comma, without one at the end, and without expansion."""
     if not text:
@@ -59,8 +73,7 @@ def _directories(text: str) -> tuple[str, ...]:
             raise ValueError("has an empty directory name between two commas; remove one of them")
         if path != path.strip():
             raise ValueError(f"has blanks around {path.strip()}, which Java makes part of the name; remove them")
-        if path.startswith("~"):
-            raise ValueError("starts with ~, which Java does not expand; write the full path")
+        check_plain_path(path)
     return tuple(dict.fromkeys(texts))
 
 

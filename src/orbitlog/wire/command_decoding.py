@@ -88,7 +88,9 @@ def _read_loosely(header: bytes, limits: WireLimits) -> object:
     from orbitlog.wire.loose_text import read_loosely  # official clients send standard JSON in headers
 
     try:
-        return read_loosely(header, bytes_max=LOOSE_HEADER_BYTES_MAX, depth_max=limits.nesting_max)
+        return read_loosely(
+            header, bytes_max=LOOSE_HEADER_BYTES_MAX, values_max=LOOSE_HEADER_BYTES_MAX, depth_max=limits.nesting_max
+        )
     except FormatError as error:
         raise WireError(f"header is not valid JSON: {error}") from None
 

@@ -202,18 +202,23 @@ class IndexWriter:
         return True
 
 
+_INFERRED_BYTES_MAX = 1024 * 1024 * 1024  # twice Java's default
+_CANDIDATES_MAX = 100_000
+
+
 def infer_layout(buffer: Bytes) -> IndexLayout | None:
     """Infer slot and entry counts from the file itself; return None if it contains too little.
 
     Size gives 4H + 20N. The last entry written must hold the header's end offset, and entry 1 its begin offset;
     every slot count for which both hold is tried against the chains. Where several fit (files with very few keys),
-    it is the one with only zeros after its last entry; a broker that died may have left one entry there.
+    it is the one with only zeros after its last entry; a broker that died may have left one entry there. A file of a
+    stranger may be of any size and fit any count: both are limited.
     """
     header = decode_header(buffer)
     standard = IndexLayout()
     if len(buffer) == standard.file_bytes:
         return standard
-    if header.key_count == 0:
+    if header.key_count == 0 or len(buffer) > _INFERRED_BYTES_MAX:
         return None
     data = bytes(buffer)
     fitting = []
@@ -236,10 +241,12 @@ def _candidate_slot_counts(data: bytes, header: IndexHeader) -> list[int]:
     offset_raw = header.end_physical_offset.to_bytes(8, "big", signed=True)
     before_last = INDEX_HEADER.size_bytes + (header.index_count - 1) * INDEX_ENTRY.size_bytes + 4
     if not any(offset_raw):
-        return list(range(remainder or 5, slot_counts_max + 1, 5))
-    found = []
+        return list(range(remainder or 5, min(slot_counts_max, 5 * _CANDIDATES_MAX) + 1, 5))
+    found = list[int]()
     position = data.find(offset_raw, before_last)
-    while position != -1:
+    for _ in range(_CANDIDATES_MAX):
+        if position == -1:
+            break
         slot_count, rest = divmod(position - before_last, INDEX_SLOT.size_bytes)
         if rest == 0 and 0 < slot_count <= slot_counts_max and slot_count % 5 == remainder:
             found.append(slot_count)

@@ -28,7 +28,7 @@ BATCH_MEMBER = Layout(
     Field("body_length", "i32", "then the body, properties length (i16) and properties"),
 )
 _PROPERTIES_LENGTH = struct.Struct(">h")
-_MEMBER_FIXED_BYTES = BATCH_MEMBER.size_bytes + _PROPERTIES_LENGTH.size
+MEMBER_BYTES_MIN = BATCH_MEMBER.size_bytes + _PROPERTIES_LENGTH.size
 BATCH_MEMBERS_MAX = 1_000_000
 _SHORT_MAX = 2**15 - 1
 
@@ -40,10 +40,10 @@ class BatchMember:
     flag: int = 0
 
 
-def member_count(body: bytes) -> int:
-    """Return the number of members of a batch, up to the first that is truncated; at least 1."""
+def member_count(body: bytes, count_max: int = BATCH_MEMBERS_MAX) -> int:
+    """Return the number of members of a batch, up to `count_max` and the first that is truncated; at least 1."""
     count, position, end = 0, 0, len(body)
-    while end - position >= _MEMBER_FIXED_BYTES and count < BATCH_MEMBERS_MAX:
+    while end - position >= MEMBER_BYTES_MIN and count < count_max:
         length = BATCH_MEMBER.struct.unpack_from(body, position)[4]
         position += BATCH_MEMBER.size_bytes + max(length, 0)
         if end - position < _PROPERTIES_LENGTH.size:
@@ -63,7 +63,7 @@ def batch_member_parts(body: bytes, properties_raw: bytes, flag: int = 0) -> tup
     body_bytes, properties_bytes = len(body), len(properties_raw)
     if properties_bytes > PROPERTIES_BYTES_MAX:
         raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=properties_bytes)
-    total_size = _MEMBER_FIXED_BYTES + body_bytes + properties_bytes
+    total_size = MEMBER_BYTES_MIN + body_bytes + properties_bytes
     try:
         head = BATCH_MEMBER.struct.pack(total_size, 0, 0, flag, body_bytes)
     except struct.error as error:

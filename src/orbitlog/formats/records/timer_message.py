@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orbitlog.errors import BadField
 from orbitlog.formats.java import LONG_MAX
+from orbitlog.formats.records.properties import REAL_TOPIC
 
 DELIVER_MS = "TIMER_DELIVER_MS"
 DELAY_MS = "TIMER_DELAY_MS"
@@ -88,9 +89,16 @@ def delete_key(topic: str, unique_id: str) -> str:
     return f"{topic}+{unique_id}"
 
 
-def is_taken_back(delete_keys: Container[str], topic: str, unique_id: str) -> bool:
-    """Return whether one of these keys recalls a message, in either form."""
-    return unique_id in delete_keys or delete_key(topic, unique_id) in delete_keys
+def recalled_key(properties: Mapping[str, str]) -> str | None:
+    """Return the delete key, with its topic, of a stored message that recalls another; None for any other message.
+
+    The topic is that of the recall itself: a sender may recall only messages of a topic to which it may send.
+    """
+    key = properties.get(DELETE_KEY)
+    if key is None:
+        return None
+    own_topic = delete_key(properties.get(REAL_TOPIC, ""), "")
+    return key if key.startswith(own_topic) else own_topic + key
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ Java and Go read nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import field
 from typing import TypeVar, cast
 
@@ -35,9 +35,13 @@ T = TypeVar("T")
 
 DEPTH_MAX = 32
 LOOSE_REQUEST_BYTES_MAX = 64 * 1024
+LOOSE_REQUEST_VALUES_MAX = 8_192
+LOOSE_VALUES_MAX = 500_000
+"""Values of a response that is not standard JSON: old Java brokers use queues as keys. They take some seconds."""
 REQUEST_REFERENCES_MAX = 64
-REQUEST_VALUES_MAX = 2_000_000
+REQUEST_VALUES_MAX = 100_000
 COMPAT = COMPATS["5.5"]
+_STEP_ENTRIES = 100
 _REFERENCE = b'"$ref"'
 _STEP = re.compile(r"\.([^.\[\]]++)|\[(\d{1,9}+)\]", re.ASCII)
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -45,17 +49,19 @@ _ALL_SQUARE = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
-def read_body(body: bytes, *, loose_bytes_max: int = TEXT_CHARACTERS_MAX) -> Json:
+def read_body(
+    body: bytes, *, loose_bytes_max: int = TEXT_CHARACTERS_MAX, loose_values_max: int = LOOSE_VALUES_MAX
+) -> Json:
     """Return the value of a body; raise `FormatError` if it is not valid loose JSON.
 
-    Only up to `loose_bytes_max` bytes may be other than standard JSON.
+    Only up to `loose_bytes_max` bytes and `loose_values_max` values may be other than standard JSON.
     """
     try:
         value = cast("Json", orjson.loads(body))
     except orjson.JSONDecodeError:
         from orbitlog.wire.loose_text import read_loosely  # most bodies are standard JSON
 
-        value = read_loosely(body, bytes_max=loose_bytes_max, depth_max=DEPTH_MAX)
+        value = read_loosely(body, bytes_max=loose_bytes_max, values_max=loose_values_max, depth_max=DEPTH_MAX)
     if body.count(b"{") + body.count(b"[") > DEPTH_MAX:
         _check_depth(body)
     if _REFERENCE in body:
@@ -63,18 +69,18 @@ def read_body(body: bytes, *, loose_bytes_max: int = TEXT_CHARACTERS_MAX) -> Jso
     return value
 
 
-def read_request_body(body: bytes) -> Json:
+def read_request_body(body: bytes, *, values_max: int = REQUEST_VALUES_MAX) -> Json:
     """Return the value of a body that a stranger sent; raise `FormatError` if it is invalid or too much work.
 
     Values and references are counted before they are read.
     """
     values = body.count(b",") + body.count(b"{") + body.count(b"[")
-    if values > REQUEST_VALUES_MAX:
-        raise LimitExceeded(field="values in a body", limit=REQUEST_VALUES_MAX, got=values)
+    if values > values_max:
+        raise LimitExceeded(field="values in a body", limit=values_max, got=values)
     references = body.count(_REFERENCE)
     if references > REQUEST_REFERENCES_MAX:
         raise LimitExceeded(field="references in a body", limit=REQUEST_REFERENCES_MAX, got=references)
-    return read_body(body, loose_bytes_max=LOOSE_REQUEST_BYTES_MAX)
+    return read_body(body, loose_bytes_max=LOOSE_REQUEST_BYTES_MAX, loose_values_max=LOOSE_REQUEST_VALUES_MAX)
 
 
 def write_body(value: Json) -> bytes:
@@ -87,9 +93,39 @@ def decode_body(kind: type[R], body: bytes, name: str = "body") -> R:
     return decode_record(kind, read_body(body) if body else {}, name)
 
 
-def decode_request_body(kind: type[R], body: bytes, name: str = "body") -> R:
+def decode_request_body(kind: type[R], body: bytes, name: str = "body", *, values_max: int = REQUEST_VALUES_MAX) -> R:
     """Decode a record that a stranger sent, with limits; an empty body is a record without fields."""
-    return decode_record(kind, read_request_body(body) if body else {}, name)
+    return decode_record(kind, read_request_body(body, values_max=values_max) if body else {}, name)
+
+
+def read_entries(body: bytes, path: tuple[str, str]) -> list[Json]:
+    """Return the undecoded list of a body that a stranger sent; `path` is the name of the body and of the list."""
+    name, field_name = path
+    value = read_request_body(body) if body else {}
+    if not isinstance(value, dict):
+        raise BadField(f"{str(value)[:40]} is not a map", field=name)
+    entries = value.get(field_name)
+    if not isinstance(entries, list | None):
+        raise BadField(f"{str(entries)[:40]} is not a list", field=f"{name}.{field_name}")
+    return entries or []
+
+
+def request_list_steps(
+    kind: type[R], body: bytes, path: tuple[str, str], admit: Callable[[int], None]
+) -> Generator[int, None, list[R]]:
+    """Decode the list of a body that a stranger sent in steps; yield the number of entries after each.
+
+    `path` is that of `read_entries`. `admit` is called with the length of the list, and raises an error if it is too
+    long.
+    """
+    entries = read_entries(body, path)
+    admit(len(entries))
+    records: list[R] = []
+    for number, entry in enumerate(entries):
+        records.append(decode_record(kind, entry, f"{'.'.join(path)}[{number}]"))
+        if len(records) % _STEP_ENTRIES == 0:
+            yield _STEP_ENTRIES
+    return records
 
 
 def encode_body(bean: JsonRecord) -> bytes:

@@ -41,7 +41,8 @@ from orbitlog.wire.bodies.body_json import COMPAT, decode_request_body, encode_b
 VERSION_3_0_11 = 37
 VERSION_5_0_0 = 413
 INFLATED_BYTES_MAX = 32 * 1024 * 1024
-STEP_TOPICS = 200
+_VALUES_MAX = 2_000_000
+STEP_TOPICS = 100
 STEP_MAPPINGS = 50
 _INFLATE_STEP_BYTES = 1024 * 1024
 _WRAPPER = "topicConfigSerializeWrapper"
@@ -106,18 +107,22 @@ def registration_steps(
     if not body:
         return Registration()
     if version < VERSION_3_0_11:
-        return Registration(wrapper=(yield from _wrapper_steps(read_request_body(body), "body", check)))
+        return Registration(wrapper=(yield from _wrapper_steps(_read(body), "body", check)))
     # 5.5.0 compresses without setting the flag, which its own name server fails to read. No JSON starts with "x",
     # the first byte of zlib.
     if compressed or body.startswith(_ZLIB_START):
         return (yield from _compressed_steps((yield from _inflate_steps(body, inflated_bytes_max)), version, check))
-    value = read_request_body(body)
+    value = _read(body)
     wrapper_json = value.pop(_WRAPPER, None) if isinstance(value, dict) else None
     registration = decode_record(Registration, value, "body")
     if wrapper_json is None:
         return registration
     wrapper = yield from _wrapper_steps(wrapper_json, f"body.{_WRAPPER}", check)
     return replace(registration, wrapper=wrapper)
+
+
+def _read(body: bytes) -> Json:
+    return read_request_body(body, values_max=_VALUES_MAX)
 
 
 def _wrapper_steps(value: Json, path: str, check: CheckTopic) -> Generator[int, None, TopicWrapper]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar
 
+from orbitlog.errors import LimitExceeded
 from orbitlog.formats.tables.json_records import (
     BOOL,
     INT,
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from orbitlog.formats.tables.topic_config import TopicQueueMapping
 
 MASTER_ID = 0
+ROUTE_QUEUES_MAX = 500_000
+"""Queues of one topic at all brokers; clients create an object for each."""
+ROUTE_BROKERS_MAX = 10_000
+"""Brokers of one topic; clients connect to each of them."""
+_INT_DIGITS = 10
 
 
 def _mapping_codec() -> Codec[TopicQueueMapping]:
@@ -87,6 +93,19 @@ class TopicRoute(JsonRecord):
         default=None,
         metadata=java("topicQueueMappingByBroker", optional(map_of(TEXT_KEY, _MAPPING))),
     )
+
+
+def require_listable(route: TopicRoute) -> None:
+    """Raise `LimitExceeded` for more brokers or queues than a client should list, whatever a peer has registered."""
+    count = sum(len(broker.addresses) for broker in route.brokers)
+    if count > ROUTE_BROKERS_MAX:
+        raise LimitExceeded(field="brokers of a route", limit=ROUTE_BROKERS_MAX, got=count)
+    count = sum(max(queue.read_queue_count, queue.write_queue_count, 0) for queue in route.queues)
+    for part in (route.order_topic_conf or "").split(";"):
+        number = part.rpartition(":")[2]
+        count += int(number) if number.isdecimal() and len(number) <= _INT_DIGITS else 0
+    if count > ROUTE_QUEUES_MAX:
+        raise LimitExceeded(field="queues of a route", limit=ROUTE_QUEUES_MAX, got=count)
 
 
 @json_record

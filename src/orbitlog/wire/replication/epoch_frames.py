@@ -124,7 +124,10 @@ class SlaveFrameDecoder:
     def _handshake(self, position: int) -> Handshake:
         state, last_file, learner, slave_id = _HANDSHAKE.unpack_from(self._kept, position)
         if state != _HANDSHAKE_STATE or slave_id < 0:
-            raise WireError(f"HA handshake: state {state} and slave id {slave_id} are not a valid first frame")
+            raise WireError(
+                f"HA handshake: state {state} and slave id {slave_id} are not a valid first frame: the slave speaks"
+                " another HA protocol, such as that of a Java broker without enableControllerMode=true"
+            )
         self._is_handshaken = True
         return Handshake(slave_id, bool(learner), bool(last_file))
 
@@ -176,7 +179,7 @@ class MasterFrameDecoder:
         ):
             raise WireError(
                 f"HA handshake: state {state}, end {end} and {entry_bytes} bytes of entries are not a valid answer"
-                f" (at most {ENTRIES_MAX} entries)"
+                f" (at most {ENTRIES_MAX} entries); a master outside of the group speaks another HA protocol"
             )
         start = position + _ANSWER_HEAD.size
         if len(kept) - start < entry_bytes:
@@ -192,7 +195,9 @@ class MasterFrameDecoder:
             return None
         state, *fields = _TRANSFER_HEAD.unpack_from(kept, position)
         head = TransferHead(*fields)
-        if state != _TRANSFER_STATE or not 0 <= head.body_bytes <= self._body_bytes_max or head.physical_offset < 0:
+        # A Java master without a log states offset -1 in heartbeats.
+        first = 0 if head.body_bytes else -1
+        if state != _TRANSFER_STATE or not 0 <= head.body_bytes <= self._body_bytes_max or head.physical_offset < first:
             raise WireError(
                 f"HA transfer: state {state}, offset {head.physical_offset} and size {head.body_bytes} are not a valid"
                 f" header (at most {self._body_bytes_max} bytes)"

@@ -110,7 +110,7 @@ def test_invalid_answer_raises_before_its_entries_are_buffered(data: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("state", "body_bytes", "offset"), [(1, 0, 0), (2, -1, 0), (2, BODY_BYTES_MAX + 1, 0), (2, 0, -1)]
+    ("state", "body_bytes", "offset"), [(1, 0, 0), (2, -1, 0), (2, BODY_BYTES_MAX + 1, 0), (2, 0, -2), (2, 1, -1)]
 )
 def test_invalid_transfer_head_raises_before_its_body_is_buffered(state: int, body_bytes: int, offset: int) -> None:
     decoder = MasterFrameDecoder()
@@ -138,3 +138,11 @@ def test_random_bytes_end_in_frames_or_one_typed_error(seed: int) -> None:
                 list(decoder.receive_data(bytes(damaged[position : position + 7])))
         except WireError:
             continue
+
+
+def test_heartbeat_of_a_java_master_without_a_log_has_offset_minus_one() -> None:
+    decoder = MasterFrameDecoder()
+    list(decoder.receive_data(RETURN_ANSWER))
+    heartbeat = bytes.fromhex("00000002 00000000 ffffffffffffffff 00000001 0000000000000000 0000000000000000")
+    (frame,) = decoder.receive_data(heartbeat)
+    assert frame == EpochTransfer(TransferHead(0, -1, 1, 0, 0), b"")
