@@ -7,8 +7,6 @@ batch.
 
 from __future__ import annotations
 
-import numpy as np
-
 from orbitlog.formats.records import flags
 from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.batch import BATCH_MEMBER
@@ -16,9 +14,18 @@ from orbitlog.formats.records.batch_records import BatchRecords, encode_records
 from orbitlog.formats.records.message import RECORD_PREFIX, Message
 from orbitlog.formats.records.properties import PROPERTIES_BYTES_MAX
 from orbitlog.formats.records.record_template import record_parts, template_of
-from orbitlog.kernels.crc import body_crc
+from orbitlog.kernels.arrays import np
 from orbitlog.kernels.jit import inlined, kernel
-from orbitlog.kernels.unaligned import copy_bytes, load_half_word, load_i32, load_u8, load_u16, store_i32, store_i64
+from orbitlog.kernels.unaligned import (
+    body_crc,
+    copy_bytes,
+    load_half_word,
+    load_i32,
+    load_u8,
+    load_u16,
+    store_i32,
+    store_i64,
+)
 
 _HEAD = BATCH_MEMBER.size_bytes
 _FLAG, _BODY_LENGTH = BATCH_MEMBER.position("flag"), BATCH_MEMBER.position("body_length")

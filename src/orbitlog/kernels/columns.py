@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
 from orbitlog.formats.records import flags
 from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import RECORD_BYTES_MIN, RECORD_PREFIX, Bytes
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.record_walk import (
     DAMAGE,

@@ -6,14 +6,12 @@ For stores that fit into memory, such as those of tests and demonstrations; larg
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats.derived.derive import DeriveRules, QueueUnit
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, encode_entry, locate_entry
 from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import Bytes
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.index_build import IndexBuilder
 from orbitlog.kernels.queue_build import QueueBuilder

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats.derived.derive import DeriveRules, QueueUnit, queue_units
 from orbitlog.formats.derived.index_layout import TAGS_KEY_MARK
 from orbitlog.formats.records import flags
 from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import RECORD_PREFIX, Bytes, decode_message
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.columns import staggered, store_time_position
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.property_scan import find_known, parse_delay_level

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import astuple
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats.derived.index_layout import (
     INDEX_ENTRY,
     INDEX_HEADER,
@@ -23,6 +20,7 @@ from orbitlog.formats.derived.index_layout import (
     header_after,
 )
 from orbitlog.formats.java import INT_MAX
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.dispatch import DispatchColumns
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.unaligned import load_i32, store_i32, store_i64

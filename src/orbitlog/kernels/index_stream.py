@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import astuple
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats.derived.index_layout import INDEX_ENTRY, IndexHeader, IndexLayout
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.index_build import time_diff
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.unaligned import load_i32, load_i64, prefetch, store_i32, store_i64

@@ -1,5 +1,7 @@
 """Kernel compilation: `@kernel` is numba's `njit` with a cache that is invalidated correctly.
 
+Without the extra `fast` nothing is compiled: kernels then are the functions as they are written.
+
 numba checks only a function's own source file to decide whether its cached machine code is current, so a caller would
 keep an old callee of another file. Kernels call each other across files. Therefore the cache directory is named after
 the sources of all kernels, and a change to one recompiles all (docs/adr/0003). The cache is in the user's cache
@@ -16,7 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
+from orbitlog.kernels import COMPILED
+
+if COMPILED:
+    import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,7 +32,7 @@ def cache_directory() -> Path:
     digest = hashlib.sha256(numba.__version__.encode())
     room = Path(__file__).parent
     # `flags` has a function that kernels compile.
-    for source in (*sorted(room.glob("*.py")), *room.parent.glob("formats/records/flags.py")):
+    for source in (*sorted(room.rglob("*.py")), *room.parent.glob("formats/records/flags.py")):
         digest.update(source.read_bytes())
     return _cache_root() / f"kernels-{digest.hexdigest()[:16]}"
 
@@ -44,6 +49,8 @@ def _cache_root() -> Path:
 
 def kernel(function: F) -> F:
     """Compile on the first call, release the GIL in it, and cache the machine code for other processes."""
+    if not COMPILED:
+        return function
     outside = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_directory())
     try:
@@ -61,4 +68,9 @@ def inlined(function: F) -> F:
     Without the force LLVM leaves larger ones as calls, and a call with a dozen arrays as arguments costs more than
     the work: 107 ns against 33 for one look into a `QueueTable`.
     """
-    return cast(F, numba.njit(nogil=True, forceinline=True)(function))
+    return cast(F, numba.njit(nogil=True, forceinline=True)(function)) if COMPILED else function
+
+
+def with_twin(plain: Callable[..., Any]) -> Callable[[F], F]:
+    """Compile as `inlined` does; if nothing is compiled, use the plain twin, which takes less time."""
+    return inlined if COMPILED else lambda _: cast(Any, plain)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import unicodedata
 
-import numpy as np
-
 from orbitlog.formats.records import properties as names
-from orbitlog.kernels.jit import inlined
+from orbitlog.kernels.arrays import np
+from orbitlog.kernels.jit import inlined, with_twin
+from orbitlog.kernels.plain import plain_text
 from orbitlog.kernels.text import character_at
 from orbitlog.kernels.unaligned import load_i64, load_u8, load_u32, separator_mask, trailing_zeros
 
@@ -68,7 +68,7 @@ def _kind_of_name(address, position, length):
     return -1
 
 
-@inlined
+@with_twin(plain_text.find_known)
 def find_known(address, position, end, readable_end):
     """Find the values of TAGS, KEYS, UNIQ_KEY and DELAY; returns four (start, end) pairs, start -1 for none.
 

@@ -8,11 +8,11 @@ the same bytes, so work may be repeated.
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, QUEUE_ENTRY, check_queue_file_bytes
+from orbitlog.kernels import COMPILED
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.dispatch import DispatchColumns, enters_queue
 from orbitlog.kernels.jit import kernel
 from orbitlog.kernels.unaligned import store_i32, store_i64
@@ -42,6 +42,11 @@ def place_units(columns, row, file_bytes, file_bases, file_addresses):
     return row
 
 
+def _no_addresses(count: int) -> Any:
+    """Return room for addresses of files, which are memoryviews if kernels are not compiled."""
+    return np.zeros(count, np.uintp) if COMPILED else [None] * count
+
+
 class QueueBuilder:
     """Places units of many queues into files that `open_file` provides."""
 
@@ -49,7 +54,7 @@ class QueueBuilder:
         self._file_bytes = check_queue_file_bytes(file_bytes)
         self._open_file = open_file
         self._bases = np.full(1024, _NO_FILE, np.int64)
-        self._addresses = np.zeros(1024, np.uintp)
+        self._addresses = _no_addresses(1024)
         self._open: dict[int, npt.NDArray[np.uint8]] = {}
         self._begun: set[int] = set()
 
@@ -68,7 +73,8 @@ class QueueBuilder:
     def _make_room(self, queues: int) -> None:
         while len(self._bases) < queues:
             self._bases = np.concatenate([self._bases, np.full_like(self._bases, _NO_FILE)])
-            self._addresses = np.concatenate([self._addresses, np.zeros_like(self._addresses)])
+            before, self._addresses = self._addresses, _no_addresses(len(self._bases))
+            self._addresses[: len(before)] = before
 
     def _turn_to_file(self, code: int, queue_offset: int) -> None:
         if queue_offset < 0:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats import names
-from orbitlog.kernels.jit import inlined, kernel
+from orbitlog.kernels.arrays import np, npt
+from orbitlog.kernels.jit import inlined, kernel, with_twin
+from orbitlog.kernels.plain import plain_text
 from orbitlog.kernels.text import is_utf8, java_hash
 from orbitlog.kernels.unaligned import copy_bytes, load_u8, load_word
 
@@ -41,7 +40,7 @@ def _empty_arrays(capacity: int) -> QueueArrays:
     return QueueArrays(
         queue_count=np.zeros(1, np.int64),
         slots=np.full(4 * capacity, -1, np.int32),
-        topics=np.zeros((capacity, _TOPIC_BYTES_MAX), np.uint8),
+        topics=np.zeros(capacity * _TOPIC_BYTES_MAX, np.uint8),
         topic_lengths=np.zeros(capacity, np.int32),
         queue_ids=np.zeros(capacity, np.int32),
         key_prefix_hash=np.zeros(capacity, np.int32),
@@ -49,7 +48,7 @@ def _empty_arrays(capacity: int) -> QueueArrays:
     )
 
 
-@inlined
+@with_twin(plain_text.slot_of)
 def _slot_of(address, position, length, queue_id, slots):
     """Mix topic and queue id into a first slot to try."""
     mixed = np.uint64(queue_id + 2**32) * _MIX
@@ -155,14 +154,16 @@ class QueueTable:
         capacity = len(old.queue_ids)
         self.arrays = _empty_arrays(2 * capacity)
         for name in ("topics", "topic_lengths", "queue_ids", "key_prefix_hash", "is_schedule"):
-            getattr(self.arrays, name)[:capacity] = getattr(old, name)
+            stored = getattr(old, name)
+            getattr(self.arrays, name)[: len(stored)] = stored
         self.arrays.queue_count[0] = len(old.queue_ids)
         _refill_slots(self.arrays)
 
     def queue(self, code: int) -> tuple[str, int]:
         """Return the topic and queue id of a number."""
         arrays = self.arrays
-        topic = arrays.topics[code, : arrays.topic_lengths[code]].tobytes().decode()
+        start = code * _TOPIC_BYTES_MAX
+        topic = arrays.topics[start : start + int(arrays.topic_lengths[code])].tobytes().decode()
         return topic, int(arrays.queue_ids[code])
 
     def queues(self) -> list[tuple[str, int]]:

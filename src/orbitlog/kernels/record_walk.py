@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
 from orbitlog.formats.records import flags
 from orbitlog.formats.records.dledger import ENTRY_HEADER, ENTRY_MAGIC, FILE_END_MAGIC
@@ -29,10 +26,20 @@ from orbitlog.formats.records.message import (
 )
 from orbitlog.formats.records.message_scan import MAGIC_BLANK, Damage, LogEnd, SegmentEnd
 from orbitlog.formats.records.properties import CRC32, CRC_PROPERTY_BYTES
-from orbitlog.kernels.crc import body_crc
-from orbitlog.kernels.jit import inlined, kernel
+from orbitlog.kernels.arrays import np, npt
+from orbitlog.kernels.jit import inlined, kernel, with_twin
+from orbitlog.kernels.plain import plain_loads
 from orbitlog.kernels.text import is_utf8
-from orbitlog.kernels.unaligned import load_i32, load_i64, load_u8, load_u16, load_u32, load_word, prefetch
+from orbitlog.kernels.unaligned import (
+    body_crc,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    load_word,
+    prefetch,
+)
 
 # Why a walk stopped. The first two are limits of the caller, the others the kind of bytes at the position.
 RANGE_END, OUTPUT_FULL, SEGMENT_END, LOG_END, DAMAGE = 0, 1, 2, 3, 4
@@ -147,7 +154,7 @@ def look_at(address, position, end, base, check_offset, header_bytes):
     return MESSAGE, (total_size, body_start, body_length, topic_start, topic_length, properties_length)
 
 
-@inlined
+@with_twin(plain_loads.prefetch_next)
 def prefetch_next(address, position, total_size):
     """Prefetch the record after the next one.
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from orbitlog.formats.records.dledger import FILE_END_MAGIC
 from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, Bytes
 from orbitlog.formats.records.message_scan import MAGIC_BLANK
+from orbitlog.kernels.arrays import np
 from orbitlog.kernels.jit import kernel
 from orbitlog.kernels.record_walk import MESSAGE, SEGMENT_END, SourceBytes, Stop, count_records, is_intact, look_at
 from orbitlog.kernels.unaligned import load_u8

@@ -7,9 +7,9 @@ not wait for each other.
 
 from __future__ import annotations
 
-import numpy as np
-
-from orbitlog.kernels.jit import inlined
+from orbitlog.kernels.arrays import np
+from orbitlog.kernels.jit import inlined, with_twin
+from orbitlog.kernels.plain import plain_text
 from orbitlog.kernels.unaligned import load_u8, load_word, trailing_zeros
 
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -19,7 +19,7 @@ _BYTE = np.uint64(0xFF)
 _ONES = np.uint64(0x0101010101010101)
 
 
-@inlined
+@with_twin(plain_text.find_byte)
 def find_byte(address, position, end, eight_times):
     """Return the position of the first byte equal to that of `eight_times` (one byte, eight times), or `end`."""
     while position + 8 <= end:
@@ -76,7 +76,7 @@ def character_at(address, position, end):
     return code, taken
 
 
-@inlined
+@with_twin(plain_text.is_utf8)
 def is_utf8(address, position, end):
     """Return whether the bytes are well-formed UTF-8."""
     while position + 8 <= end and load_word(address, position) & _HIGH_BITS == 0:
@@ -91,7 +91,7 @@ def is_utf8(address, position, end):
     return True
 
 
-@inlined
+@with_twin(plain_text.java_hash)
 def java_hash(address, position, end, value):
     """Continue a Java string hash over UTF-8 bytes."""
     while position + 8 <= end:

@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from orbitlog.kernels.jit import inlined, kernel
-from orbitlog.kernels.unaligned import load_u8, load_word
+from orbitlog.kernels.machine.machine_loads import load_u8, load_word
 
 _POLYNOMIAL = 0xEDB88320
 # x^(4*128+32), x^(4*128-32), x^(128+32), x^(128-32) modulo the polynomial, bits reflected.
