@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 
+from orbitlog.errors import StoreLayoutError
 from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records.message import make_message
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
+from tests.support.store_kinds import fingerprint
 
 CONFIG = StoreConfig(StoreGeometry(131072, 1000, index_layout=IndexLayout(100, 300)))
 MANIFEST = json.loads((Path(__file__).parents[1] / "golden" / "apache-5.5.0-crash" / "manifest.json").read_text())
@@ -85,11 +88,31 @@ def test_torn_properties_of_the_last_record_end_a_log_of_our_own(
     golden_550_crash: GoldenStore, golden_copy: Callable[[GoldenStore], GoldenStore]
 ) -> None:
     """Java keeps a record whose last property bytes are zero. So does Orbitlog in Java's log, but not in its own."""
+    root, crashed = golden_copy(golden_550_crash).store, golden_copy(golden_550_crash).store
+    with MessageStore.open(root, CONFIG, lambda: 0) as store:
+        start_of_last = store.written_to
+        store.append(make_message("CrashOrders", b"torn", properties={"KEYS": "k"}))
+        end_of_last = store.written_to
+        shutil.rmtree(crashed)
+        shutil.copytree(root, crashed)
+    segment = crashed / "commitlog" / f"{start_of_last // 131072 * 131072:020}"
+    content = bytearray(segment.read_bytes())
+    content[end_of_last % 131072 - 3 : end_of_last % 131072] = bytes(3)
+    segment.write_bytes(content)
+    with MessageStore.open(crashed, CONFIG, lambda: 0) as store:
+        assert store.written_to == start_of_last
+
+
+def test_torn_properties_of_a_record_that_the_state_file_covers_refuse_the_store(
+    golden_550_crash: GoldenStore, golden_copy: Callable[[GoldenStore], GoldenStore]
+) -> None:
     (mutation,) = (mutation for mutation in MUTATIONS if mutation["name"].startswith("properties of the last record"))
     root = golden_copy(golden_550_crash).store
     MessageStore.open(root, CONFIG, lambda: 0).close()  # it has a state file of Orbitlog from now on
     for edit in mutation["edits"]:
         apply(edit, root)
+    before = fingerprint(root)
     start_of_last = max(message["commitLogOffset"] for message in MANIFEST["messages"])
-    with MessageStore.open(root, CONFIG, lambda: 0) as store:
-        assert store.written_to == start_of_last
+    with pytest.raises(StoreLayoutError, match=f"ends at physical offset {start_of_last}, but orbitlog.state records"):
+        MessageStore.open(root, CONFIG, lambda: 0)
+    assert fingerprint(root) == before

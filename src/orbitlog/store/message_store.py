@@ -118,7 +118,7 @@ class MessageStore(StoreReads):
         self.flush_derived()
         self._opened.end_recovery()
         self._dispatch.settle(self._opened.parts)
-        if self._config.dispatch_engine != INLINE:
+        if self._config.dispatch_engine != INLINE and not (self._replica is not None and self._replica.is_empty):
             self.hand_over_dispatch()
 
     # Marks
@@ -131,6 +131,11 @@ class MessageStore(StoreReads):
     def messages_appended(self) -> int:
         """Number of messages appended since the store was opened."""
         return self._appender.messages_appended
+
+    @property
+    def last_append_ms(self) -> int:
+        """Store timestamp of the last append."""
+        return self._appender.last_append_ms
 
     @property
     def flushed_to(self) -> int:
@@ -214,11 +219,19 @@ class MessageStore(StoreReads):
         assert replica is not None, "a master's log takes records from the appender alone"
         self._availability.check_open()
         with self._availability.failing_for_good():
-            if replica.is_empty and physical_offset:
-                with self._marks.lock:
-                    replica.start_at(physical_offset)
-                    self._dispatcher.dispatched_to = physical_offset
+            if replica.is_empty:
+                self._start_replica(physical_offset)
             self._appender.messages_appended += replica.append(physical_offset, data)
+
+    def _start_replica(self, physical_offset: int) -> None:
+        """Start the empty log of a slave at the master's offset; an external engine may dispatch from there on."""
+        assert self._replica is not None
+        if physical_offset:
+            with self._marks.lock:
+                self._replica.start_at(physical_offset)
+                self._dispatcher.dispatched_to = physical_offset
+        if self._config.dispatch_engine != INLINE:
+            self.hand_over_dispatch()
 
     def drop_incomplete(self) -> None:
         """Forget the incomplete last record that a slave received, before it follows a master on a new connection."""

@@ -50,7 +50,13 @@ from orbitlog.store.store_notices import notices_of
 from orbitlog.storefiles.confined.store_links import refuse_links
 from orbitlog.storefiles.disk import Disk, MappedFile
 from orbitlog.storefiles.store_config import StoreConfig
-from orbitlog.storefiles.store_contents import refuse_lost_log, refuse_unwritable, refuse_writing
+from orbitlog.storefiles.store_contents import (
+    Content,
+    refuse_given_dledger,
+    refuse_lost_log,
+    refuse_unwritable,
+    refuse_writing,
+)
 
 
 def lock_store(root: Path, config: StoreConfig, disk: Disk) -> ExitStack:
@@ -61,7 +67,9 @@ def lock_store(root: Path, config: StoreConfig, disk: Disk) -> ExitStack:
     paths = config.paths_of(root)
     refuse_links(paths)
     refuse_unwritable(paths)
-    refuse_writing(root, disk, log_directories=paths.log_directories)
+    accepted = frozenset((Content.CONTROLLER_REPLICA,)) if config.is_controlled else frozenset[Content]()
+    refuse_writing(root, disk, log_directories=paths.log_directories, except_for=accepted)
+    refuse_given_dledger(paths, disk)
     refuse_lost_log(paths, disk)
     if not config.is_group_member and disk.read_file(root / EPOCHS_FILE) is not None:
         raise StoreLayoutError(

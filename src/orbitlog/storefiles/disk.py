@@ -225,7 +225,9 @@ def disk_errors(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(f"{what}: no space left; free some, the store continues by itself") from error
+            raise DiskFull(
+                f"{what}: no space left; free some: a broker then continues, a command is run again"
+            ) from error
         if error.errno == errno.ENOENT:
             raise StoreFileGone(f"{what}: {error.strerror}") from error
         raise StoreError(f"{what}: {error.strerror or error}") from error

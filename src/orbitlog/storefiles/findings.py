@@ -20,6 +20,8 @@ class FindingKind(StrEnum):
 
     RECORD = "record"
     """Bytes of the log that are not a record, or a record with a wrong checksum."""
+    PROPERTIES = "properties"
+    """Properties of a message that contain as many zero bytes as a sector that was lost."""
     SEGMENT = "segment"
     """A segment that is missing, misplaced, or of the wrong size."""
     LOG = "log"

@@ -18,7 +18,9 @@ from orbitlog.storefiles.store_config import LightQueueConfig, PropertyCrc, Stor
 from orbitlog.storefiles.store_paths import StorePaths
 
 _LOGS = "logs"
-_NOT_YET_A_STORE = frozenset((tree.ABORT, tree.CONFIG, tree.LOCK, _LOGS))
+_NOT_YET_A_STORE = frozenset(
+    (tree.ABORT, tree.CONFIG, tree.LOCK, tree.BROKER_IDENTITY, tree.BROKER_IDENTITY_APPLIED, _LOGS)
+)
 
 
 def find_config(root: Path, given: StoreSettings, disk: Disk) -> StoreConfig:

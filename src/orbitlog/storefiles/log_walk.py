@@ -66,6 +66,10 @@ class LogWalk:
             self.segments_read += 1
             with mapped_view(segment.path) as whole, whole[: self._segment_bytes] as view:
                 yield from self._segment_records(view, segment, self._segments[number + 1 :])
+        if self._segments and self._committed_end is not None and expected_base < self._committed_end:
+            last, end = self._segments[-1], self._committed_end
+            reason = "the log ends before its committed end: the files after this one are missing"
+            self._note(last, self._segment_bytes, end - last.base, reason)
 
     def _segment_records(
         self, view: memoryview, segment: OffsetFile, later: Sequence[OffsetFile]

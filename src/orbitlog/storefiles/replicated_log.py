@@ -174,6 +174,8 @@ class ReplicatedLog:
             raw = bytes(view[start : start + found.body_bytes])
             return SourceRecord(part, message, raw, found.index, part.file.base + start + found.body_bytes)
         if isinstance(found, SegmentEnd):
+            if is_last:
+                self._check_committed(part, position, expected)
             return None
         if isinstance(found, LogEnd):
             if not is_last:

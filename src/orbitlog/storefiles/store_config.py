@@ -53,6 +53,9 @@ class StoreConfig:
     is_group_member: bool = False
     """The store belongs to a replica group: readers and dispatch end at the offset that the group has confirmed."""
 
+    is_controlled: bool = False
+    """The replica group is one of Apache's controller, whose members have files of Java's in their stores."""
+
     paths: StorePaths | None = None
     """Where the CommitLog is; None if it is below the root."""
 

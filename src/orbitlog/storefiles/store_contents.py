@@ -21,9 +21,11 @@ from typing import TypeVar
 from orbitlog.errors import FormatError, StoreLayoutError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.checkpoint import CHECKPOINT
+from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, RECORD_START
 from orbitlog.formats.tables.config_files import choose_config
 from orbitlog.formats.tables.json_records import JsonFile, JsonRecord
 from orbitlog.formats.tables.topic_config import TOPIC_QUEUE_MAPPING, TOPICS, TopicQueueMapping
+from orbitlog.settings.store_settings import DLEDGER_PATH
 from orbitlog.storefiles.disk import DirectoryEntry, Disk, RealDisk, disk_errors
 from orbitlog.storefiles.store_paths import StorePaths
 
@@ -36,7 +38,10 @@ _ROCKSDB_STORE = "rocksdbstore"
 _COMPACTION = "compaction"
 COMPACTION_LOG = f"{_COMPACTION}/compactionLog"
 _TIERED_TABLE = "tieredStoreMetadata.json"
-_CONTROLLER_FILES = ("epochFileCheckpoint", "brokerIdentity")
+_CONTROLLER_FILES = ("epochFileCheckpoint", tree.BROKER_IDENTITY)
+_FILE_START_BYTES = 128
+_DLEDGER_START = (1).to_bytes(4, "big")
+_RECORD_MAGICS = frozenset((MAGIC_V1, MAGIC_V2))
 _ENTRIES_LOOKED_AT = 64
 _DEPTH_MAX = 4
 # Directories of a store, of a file system, or of a broker beside its store. Names with a leading dot belong to tools.
@@ -64,7 +69,7 @@ _OWN_PREFIX = "orbitlog."
 _SUPPORTED_ATTRIBUTES = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
 _UNSUPPORTED_ATTRIBUTES = {"message.type": "LITE"}
 # A table that contains none of these lists no unsupported topic.
-_ATTRIBUTE_MARKS = (*(key.encode() for key in _SUPPORTED_ATTRIBUTES), b"LITE")
+_ATTRIBUTE_MARKS = (*(key.encode() for key in _SUPPORTED_ATTRIBUTES), b"LITE", b"\\u00")
 
 
 class Part(Flag):
@@ -85,6 +90,7 @@ class Content(StrEnum):
 
     DLEDGER_LOG = "DLedger log"
     DLEDGER_LOGS = "logs of several DLedger members"
+    DLEDGER_SEGMENTS = "DLedger data files in a CommitLog directory"
     ROCKSDB_QUEUES = "RocksDB queues"
     ROCKSDB_TABLES = "RocksDB tables"
     ROCKSDB_POP = "RocksDB POP check points"
@@ -160,6 +166,15 @@ def refuse_reading(
     _refuse([one for one in found if one.parts & parts], "not read")
 
 
+def refuse_given_dledger(paths: StorePaths, disk: Disk) -> None:
+    """Raise `StoreLayoutError` if a setting names a DLedger directory outside of the store that has data."""
+    given = paths.dledger_given
+    if given is not None and _has_data(disk, given):
+        what = f"is named by {DLEDGER_PATH.key} and holds a DLedger log, which can be read but not written"
+        advice = f"convert it with `orbitlog doctor convert`, or remove {DLEDGER_PATH.key} if the log is obsolete"
+        _refuse([Obstacle(Content.DLEDGER_LOG, given, what, advice, ALL_PARTS)], "not opened for writing")
+
+
 def refuse_unwritable(paths: StorePaths) -> None:
     """Raise `StoreLayoutError` if a directory of the store is mounted read-only or belongs to another user.
 
@@ -212,6 +227,7 @@ def find_obstacles(
         yield from _unknown_directories(disk, root, directories)
         for directory in [root / tree.COMMITLOG] if log_directories is None else log_directories:
             yield from _unknown_segments(disk, directory)
+            yield from _dledger_segments(disk, directory)
         yield from _newer_checkpoint(disk, root)
 
 
@@ -323,19 +339,21 @@ def _is_plain(mapping: TopicQueueMapping) -> bool:
 
 
 def _other_modes(disk: Disk, root: Path, files: set[str]) -> Iterator[Obstacle]:
-    tiered = root / tree.CONFIG / _TIERED_TABLE
-    if _read_file(disk, tiered) is not None:
+    # Java's brokers read the backup of a file that they were killed in replacing.
+    tables = (root / tree.CONFIG / f"{_TIERED_TABLE}{suffix}" for suffix in ("", tree.BACKUP_SUFFIX))
+    tiered = next((path for path in tables if _read_file(disk, path) is not None), None)
+    if tiered is not None:
         what = "describes tiered storage: older messages are elsewhere"
         yield Obstacle(
             Content.TIERED_STORAGE, tiered, what, "serve the store with the Java broker that wrote it", ALL_PARTS
         )
-    for name in _CONTROLLER_FILES:
+    for name in (f"{name}{suffix}" for name in _CONTROLLER_FILES for suffix in ("", tree.BACKUP_SUFFIX)):
         if name in files and _read_file(disk, root / name):
             yield Obstacle(
                 Content.CONTROLLER_REPLICA,
                 root / name,
-                "marks a replica that a controller manages (enableControllerMode=true), which is not supported yet",
-                "serve it with its Java broker, or move this file away to serve the store alone for good",
+                "marks a replica that a controller manages: only its group may write to it",
+                "set enableControllerMode=true, or move this file away to serve the store alone for good",
                 NO_PART,
             )
 
@@ -368,6 +386,39 @@ def _unknown_segments(disk: Disk, directory: Path) -> Iterator[Obstacle]:
                 "give it back its name if it is a segment, else move it away",
                 NO_PART,
             )
+
+
+def _dledger_segments(disk: Disk, directory: Path) -> Iterator[Obstacle]:
+    """Yield a CommitLog directory whose files have DLedger entries: each record would follow 48 unreadable bytes."""
+    for entry in _list(disk, directory):
+        if entry.is_directory or not entry.size_bytes or tree.parse_offset_file_name(entry.name) is None:
+            continue
+        mapped = disk.open_file(directory / entry.name, writable=False)
+        try:
+            start = mapped.read(0, min(_FILE_START_BYTES, entry.size_bytes))
+        finally:
+            mapped.close()
+        if _is_dledger_entry(start):
+            yield Obstacle(
+                Content.DLEDGER_SEGMENTS,
+                directory,
+                "holds data files of a DLedger log, which are no CommitLog segments",
+                f"move them to {tree.DLEDGER_PREFIX}<id>/data below the store, and convert it with"
+                " `orbitlog doctor convert`",
+                ALL_PARTS,
+            )
+        return  # one file is enough: a log is of one format, or was converted to DLedger in its own directory
+
+
+def _is_dledger_entry(start: bytes) -> bool:
+    """Return whether a file starts with the header of an entry and its record."""
+    if not start.startswith(_DLEDGER_START):
+        return False
+    from orbitlog.formats.records.dledger import ENTRY_HEADER_BYTES
+
+    if len(start) < ENTRY_HEADER_BYTES + RECORD_START.size:
+        return False
+    return RECORD_START.unpack_from(start, ENTRY_HEADER_BYTES)[1] in _RECORD_MAGICS
 
 
 def _newer_checkpoint(disk: Disk, root: Path) -> Iterator[Obstacle]:

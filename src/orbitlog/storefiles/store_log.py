@@ -54,12 +54,16 @@ class UncommittedTail:
     torn_at: int | None = None
 
     def __str__(self) -> str:
+        return f"{self.path}: {self.described}"
+
+    @property
+    def described(self) -> str:
+        """What there is, without the path of the file."""
         if not self.entry_count:
-            where = f"after the committed end, at physical offset {self.torn_at}"
-            return f"{self.path}: bytes that are not an entry {where}"
+            return f"bytes that are not an entry after the committed end, at physical offset {self.torn_at}"
         entries = f"{self.entry_count} entr{'y' if self.entry_count == 1 else 'ies'} after the committed end"
         torn = "" if self.torn_at is None else f", then an incomplete one at physical offset {self.torn_at}"
-        return f"{self.path}: {entries}, from physical offset {self.physical_offset} on{torn}"
+        return f"{entries}, from physical offset {self.physical_offset} on{torn}"
 
 
 def read_checkpoint(directory: Path) -> DLedgerCheckpoint:

@@ -114,6 +114,15 @@ def test_missing_and_cut_data_files_are_refused(root: Path) -> None:
         read(root)
 
 
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_missing_last_data_files_are_refused(root: Path, count: int) -> None:
+    *_, before = data_files(root)[:-count]
+    for path in data_files(root)[-count:]:
+        path.unlink()
+    with pytest.raises(DamagedEntry, match=rf"{before.name} is damaged .* before the committed entry 404"):
+        read(root)
+
+
 def test_store_with_data_of_two_members_or_none_is_refused(root: Path) -> None:
     other = root / "dledger-n1" / "data"
     other.mkdir(parents=True)

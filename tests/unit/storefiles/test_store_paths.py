@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -71,17 +72,20 @@ def test_read_only_directory_that_java_would_not_read_is_refused_if_it_has_segme
         (",/b", "empty directory name"),
         ("/a, /b", "blanks around /b"),
         ("~/log", "does not expand"),
+        ("${user.home}/log", "contains ${user.home}, which Java does not expand"),
+        ("$HOME/log", "contains $HOME, which Java does not expand"),
+        ('"/data/log"', "has quotation marks"),
         (",", "names no directory"),
     ],
 )
 def test_list_that_java_would_read_in_another_way_is_refused(text: str, told: str) -> None:
-    with pytest.raises(SettingError, match=told):
+    with pytest.raises(SettingError, match=re.escape(told)):
         settings(storePathCommitLog=text)
 
 
-def test_variables_are_not_expanded_and_relative_paths_start_at_the_working_directory() -> None:
-    paths = StorePaths.of(ROOT, settings(storePathCommitLog="$HOME/log"))
-    assert paths.commitlog == (Path.cwd() / "$HOME" / "log",)
+def test_relative_paths_start_at_the_working_directory() -> None:
+    paths = StorePaths.of(ROOT, settings(storePathCommitLog="$1/log"))
+    assert paths.commitlog == (Path.cwd() / "$1" / "log",)
 
 
 def test_one_directory_under_two_names_is_refused(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Appender:
         self._has_property_crc = False
         self._encode_records: EncodeRecords = encode_records
         self._encode_run: EncodeRun = encode_run
-        self._last_append_ms = 0
+        self.last_append_ms = 0
         self.next_queue_offsets: dict[QueueKey, int] = {}
         self.messages_appended = 0
         self.messages_refused = 0
@@ -63,7 +63,7 @@ class Appender:
     def start(self, next_queue_offsets: dict[QueueKey, int], last_append_ms: int, *, property_crc: bool) -> None:
         """Continue after the messages that recovery found; with `property_crc`, every record gets one."""
         self.next_queue_offsets = next_queue_offsets
-        self._last_append_ms = last_append_ms
+        self.last_append_ms = last_append_ms
         if property_crc:
             self._has_property_crc = True
             self._encode_run = encode_sealed_run
@@ -83,7 +83,7 @@ class Appender:
             refusal = self._refuse() or refusal
         if refusal is None:
             queue_key, offsets = (message.topic, message.queue_id), self.next_queue_offsets
-            now_ms = max(self._now_ms(), self._last_append_ms)
+            now_ms = max(self._now_ms(), self.last_append_ms)
             is_queued = enters_queue(message.sys_flag)
             queue_offset = offsets.get(queue_key, 0) if is_queued else 0
             try:
@@ -110,7 +110,7 @@ class Appender:
         if self._availability.is_limited:
             return []
         log = self._log
-        now_ms = max(self._now_ms(), self._last_append_ms)
+        now_ms = max(self._now_ms(), self.last_append_ms)
         raw, places = self._encode_run(rows, self.next_queue_offsets, log.written_to, now_ms, log.room_bytes)
         if places:
             self._commit(raw, len(places), now_ms)
@@ -136,7 +136,7 @@ class Appender:
         queue_key, log = (batch.topic, batch.queue_id), self._log
         if self._refuse() or self._rules.refuse(batch):
             return None
-        now_ms = max(self._now_ms(), self._last_append_ms)
+        now_ms = max(self._now_ms(), self.last_append_ms)
         queue_offset = self.next_queue_offsets.get(queue_key, 0)
         records = self._encode_records(batch, added, queue_offset, log.written_to, now_ms)
         if records is None or self._rules.is_too_long(batch, added, len(records.physical_offsets)):
@@ -157,7 +157,7 @@ class Appender:
         """Encode all records before the first is written: an invalid message keeps all of them out."""
         from orbitlog.store.appending.append_together import measure_together, place_together
 
-        now_ms = max(self._now_ms(), self._last_append_ms)
+        now_ms = max(self._now_ms(), self.last_append_ms)
         current, following = self.next_queue_offsets, dict[QueueKey, int]()
         unplaced = measure_together(messages, self._light_queues, current, following, always_crc=self._has_property_crc)
         self._log.reserve(sum(record.measured[0] for record in unplaced))
@@ -169,7 +169,7 @@ class Appender:
     def _commit(self, records: bytes, count: int, now_ms: int) -> None:
         """Write encoded records, which makes them part of the log, and count them. The only caller of `log.write`."""
         self._log.write(records)
-        self._last_append_ms = now_ms  # store timestamps never decrease, even if the clock does
+        self.last_append_ms = now_ms  # store timestamps never decrease, even if the clock does
         self.messages_appended += count
 
     def _refuse(self) -> PutResult | None:

@@ -221,10 +221,10 @@ class ConsumeQueue:
         self.min_offset = min(self.segments.start // ENTRY_BYTES, end)
         self._is_recovering = True
 
-    def last_entries(self, count: int) -> list[QueueEntry]:
-        """Return the last units written, oldest first, before recovery decides which of them to keep."""
-        first, end = self.segments.start // ENTRY_BYTES, self._end_of_trusted(LONG_MAX)
-        offsets = (offset for offset in range(max(first, end - count), end) if self._is_trusted(offset, LONG_MAX))
+    def last_entries(self, count: int, before: int = LONG_MAX) -> list[QueueEntry]:
+        """Return the last units of records before a physical offset, oldest first, before recovery keeps some."""
+        first, end = self.segments.start // ENTRY_BYTES, self._end_of_trusted(before)
+        offsets = (offset for offset in range(max(first, end - count), end) if self._is_trusted(offset, before))
         return [entry for offset in offsets if (entry := decode_entry(self._raw(offset))) is not None]
 
     def restart_at(self, queue_offset: int) -> None:

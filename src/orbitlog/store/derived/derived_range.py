@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from orbitlog.errors import LengthMismatch
 from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.kernels.arrays import np
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.store.derived.queue_set import QueueKey
 

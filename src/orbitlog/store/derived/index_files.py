@@ -156,8 +156,7 @@ class IndexFile:
 
     def put_bulk(self, columns: DispatchColumns, row: int, key: int) -> tuple[int, int]:
         """Put keys from number `key` of `row` on; return the row and key at which a new file is needed."""
-        import numpy as np
-
+        from orbitlog.kernels.arrays import np
         from orbitlog.kernels.index_build import put_keys
 
         layout = self._layout

@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats.derived.index_layout import (
     INDEX_ENTRY,
     INDEX_HEADER,
@@ -22,6 +19,7 @@ from orbitlog.formats.derived.index_layout import (
     encode_empty_header,
     encode_header,
 )
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.row_dtypes import INDEX_ENTRY_DTYPE
 from orbitlog.storefiles.disk import MappedFile
 

@@ -6,14 +6,13 @@ range of the log, writes nothing, and advances each queue's end after checking t
 
 from __future__ import annotations
 
-import numpy as np
-
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.derive import DeriveRules, QueueUnit, queue_units
 from orbitlog.formats.derived.dispatch_marks import DispatchMark
 from orbitlog.formats.records import flags
 from orbitlog.formats.records.message import decode_message
 from orbitlog.formats.records.message_scan import SegmentEnd, find_record
+from orbitlog.kernels.arrays import np
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.store.derived.consumequeue import ConsumeQueue
 from orbitlog.store.derived.index_files import IndexFiles

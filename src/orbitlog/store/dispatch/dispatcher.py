@@ -18,6 +18,7 @@ from orbitlog.formats.records.flags import OUT_OF_QUEUE_BIT
 from orbitlog.formats.records.message import MAGIC_V1, RECORD_PREFIX, Message
 from orbitlog.formats.records.message_scan import BLANK, SegmentEnd, find_record, read_at
 from orbitlog.formats.records.properties import PROPERTIES_BYTES_MAX
+from orbitlog.kernels import COMPILED
 from orbitlog.store.derived.consumequeue import ConsumeQueue
 from orbitlog.store.derived.index_files import IndexBoundary, IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
@@ -107,7 +108,7 @@ class Dispatcher:
         """Dispatch everything up to `limit`, with kernels if that is much; `progress` gets bytes done and to do."""
         start = self.dispatched_to
         while self.dispatched_to < limit:
-            if limit - self.dispatched_to >= _BULK_BYTES_MIN:
+            if COMPILED and limit - self.dispatched_to >= _BULK_BYTES_MIN:
                 self._dispatch_bulk(min(limit, self.dispatched_to + _BULK_STEP_BYTES))
             self.dispatch_once(limit)
             if progress is not None:

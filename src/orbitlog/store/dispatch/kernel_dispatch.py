@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.errors import FormatError, StoreError
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.index_layout import IndexHeader, IndexLayout
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY, QueueEntry
 from orbitlog.formats.records.flags import enters_queue
 from orbitlog.formats.records.message import encode_message, make_message
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.kernels.index_build import put_into
 from orbitlog.kernels.row_dtypes import QUEUE_UNIT_DTYPE

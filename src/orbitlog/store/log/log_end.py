@@ -18,6 +18,7 @@ from orbitlog.errors import BadField, ChecksumMismatch
 from orbitlog.formats.records.message import Message, encode_message
 from orbitlog.formats.records.message_scan import BLANK, Damage, LogEnd, SegmentEnd, find_record, read_at
 from orbitlog.formats.records.properties import check_crc_property
+from orbitlog.kernels import COMPILED
 from orbitlog.store.dispatch.arrival import DamagedLog, Progress
 from orbitlog.store.log.commitlog import CommitLog
 
@@ -115,7 +116,7 @@ def _follow_records(
 ) -> tuple[int, SegmentEnd | LogEnd | Damage]:
     """Go from record to record; return the position of the first that is not a message, and what it is."""
     found = read_at(view, position, base_physical_offset=base)
-    if isinstance(found, Message) and len(view) - position >= _KERNEL_BYTES_MIN:
+    if isinstance(found, Message) and COMPILED and len(view) - position >= _KERNEL_BYTES_MIN:
         position = _follow_fast(view, base, position, known, result)
         found = read_at(view, position, base_physical_offset=base)
     while isinstance(found, Message):

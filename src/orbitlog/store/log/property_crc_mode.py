@@ -18,6 +18,7 @@ from orbitlog.formats.records.message import Message, decode_message
 from orbitlog.formats.records.message_scan import scan_messages
 from orbitlog.formats.records.property_crc import ends_with_crc
 from orbitlog.formats.records.record_template import Row, Run
+from orbitlog.kernels import COMPILED
 from orbitlog.store.derived.queue_set import QueueKey, QueueSet
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.storefiles.mapped_view import mapped_view
@@ -115,8 +116,8 @@ def find_records_without_crc(segments: Iterable[OffsetFile]) -> RecordsWithoutCr
 
 def records_without_crc(view: memoryview, base: int) -> RecordsWithoutCrc:
     """Count the records from the start of a segment on that have no property CRC; they must be readable."""
-    if len(view) >= _KERNEL_BYTES_MIN:
-        from orbitlog.kernels.property_crc_count import count_without_crc
+    if COMPILED and len(view) >= _KERNEL_BYTES_MIN:
+        from orbitlog.kernels.property_faults import count_without_crc
 
         return RecordsWithoutCrc(*count_without_crc(view, base))
     lacking = [

@@ -28,7 +28,7 @@ from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.log.commitlog import CommitLog
 
 QUERY_LIMIT_DEFAULT = 64
-STEP_WORK = 2_000
+STEP_WORK = 1_000
 """Units of work of a step, each some microseconds; the last record of a step may exceed it."""
 _KEYS_NAME = (props.KEYS + props.NAME_END).encode()
 _ITEM_END = ord(props.PROPERTY_END)

@@ -32,7 +32,7 @@ from orbitlog.storefiles.confined.store_links import refuse_links
 from orbitlog.storefiles.disk import disk_errors
 from orbitlog.storefiles.read_only_disk import ReadOnlyDisk
 from orbitlog.storefiles.store_config import StoreConfig
-from orbitlog.storefiles.store_contents import refuse_lost_log, refuse_unwritable, refuse_writing
+from orbitlog.storefiles.store_contents import refuse_given_dledger, refuse_lost_log, refuse_unwritable, refuse_writing
 
 
 def try_opening(
@@ -48,6 +48,7 @@ def try_opening(
     refuse_links(paths)
     refuse_unwritable(paths)
     refuse_writing(root, disk, log_directories=paths.log_directories)
+    refuse_given_dledger(paths, disk)
     refuse_lost_log(paths, disk)
     with ExitStack() as locks:
         locks.callback(disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT).release)

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from orbitlog.formats.derived.store_state import RecoveryNote
 from orbitlog.store.dispatch.arrival import Progress
+from orbitlog.store.log.log_end import FoundEnd
 from orbitlog.store.recovery.deletion_evidence import (
     has_queue_directory,
     known_topics,
     stored_after,
     were_removed_by_broker,
 )
+from orbitlog.store.recovery.foreign_queues import refuse_foreign_queues
 from orbitlog.store.recovery.queue_lives import DeletionEvidence, is_complete
 from orbitlog.store.recovery.queue_survey import survey_queues
 from orbitlog.store.recovery.recovery_plan import RecoveryPlan, find_lives, plan_recovery
@@ -19,13 +21,15 @@ from orbitlog.store.recovery.store_recovery import FoundStore, StoreParts
 
 
 def plan_queues(
-    parts: StoreParts, found: FoundStore, log_end: int, covered_to: int, progress: Progress
+    parts: StoreParts, found: FoundStore, end: FoundEnd, covered_to: int, progress: Progress
 ) -> tuple[RecoveryPlan, RecoveryNote]:
     """Survey the whole log and decide about every queue; also return the recovery note.
 
-    `covered_to` is the physical offset up to which a valid state file covers the log.
+    `covered_to` is the physical offset up to which a valid state file covers the log. Raise `StoreLayoutError` if the
+    queues are those of another log.
     """
-    log, queues, dispatcher = parts.log, parts.queues, parts.dispatcher
+    log, queues, dispatcher, log_end = parts.log, parts.queues, parts.dispatcher, end.physical_offset
+    refuse_foreign_queues(parts, found, log_end, end.damage)
     log_start = log.min_physical_offset
     survey = survey_queues(log, log_end, queues, found.rules, progress)
     with_files = {(queue.topic, queue.queue_id) for queue in queues if not queue.segments.is_empty}

@@ -18,6 +18,7 @@ from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, encode_entry
 from orbitlog.formats.names import check_stored_topic
 from orbitlog.formats.records.message import Message, decode_message
 from orbitlog.formats.records.message_scan import BLANK, SegmentEnd, find_record, read_at
+from orbitlog.kernels import COMPILED
 from orbitlog.store.derived.queue_set import QueueKey, QueueSet
 from orbitlog.store.log.commitlog import CommitLog, Span
 from orbitlog.store.recovery.queue_lives import UnitRun
@@ -51,7 +52,7 @@ def survey_queues(
     """Survey the log up to `limit`, the physical offset of its end."""
     survey = _Survey(queues, rules)
     start = log.min_physical_offset
-    if limit - start >= KERNEL_BYTES_MIN:
+    if COMPILED and limit - start >= KERNEL_BYTES_MIN:
         survey.load_kernels()
     for span in log.spans(start, limit):
         view = log.segments.file(span.base).view()
@@ -138,7 +139,7 @@ class _Survey:
         return True
 
     def _light_units(self, view: memoryview, columns: DispatchColumns, base: int) -> Iterator[QueueUnit]:
-        import numpy as np
+        from orbitlog.kernels.arrays import np
 
         for row in np.flatnonzero(columns.is_multi_dispatch):
             position = int(columns.physical_offset[row]) - base
@@ -149,8 +150,7 @@ class _Survey:
 
     def _take_chunk(self, scan: DispatchScan, columns: DispatchColumns) -> None:
         """Take the units of a chunk, run by run."""
-        import numpy as np
-
+        from orbitlog.kernels.arrays import np
         from orbitlog.store.dispatch.kernel_dispatch import entering_rows, units_of
 
         rows = entering_rows(columns)

@@ -1,12 +1,14 @@
 """Short log: refuses a store whose log ends before messages that queues, index, checkpoint or state refer to.
 
 After a crash queues may be ahead of the log by pages that never reached the disk; only evidence that a crash cannot
-produce counts.
+produce counts. A broker that was stopped cleanly had flushed its log first, so there everything counts: a log that ends
+earlier was restored from an older copy, or its last part was lost.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
@@ -26,10 +28,12 @@ _ENOUGH_EVIDENCE = 2
 class OpenedLog:
     """What recovery knows when it has found the end of the log, before it changes anything."""
 
+    root: Path
     log: CommitLog
     queues: QueueSet
     index: IndexFiles
     end: int
+    last_store_timestamp_ms: int
     checkpoint: Checkpoint
     state: StoreState | None
     was_closed: bool
@@ -38,8 +42,9 @@ class OpenedLog:
 def refuse_short_log(opened: OpenedLog) -> None:
     """Raise `StoreLayoutError` if the log ends before messages that it must have had.
 
-    Three cases: files are missing after the last segment; the log has no record at all, although records were flushed
-    or the store was closed cleanly; or queues continue at a record of an unknown version, which a newer broker wrote.
+    Four cases: files are missing after the last segment; the log has no record at all, although records were flushed
+    or the store was closed cleanly; queues continue at a record of an unknown version, which a newer broker wrote; or
+    the last messages are missing although the store was closed cleanly or its state file covers them.
     """
     log, end = opened.log, opened.end
     files_end = log.segments.end
@@ -57,6 +62,26 @@ def refuse_short_log(opened: OpenedLog) -> None:
         raise StoreLayoutError(
             f"store not opened: the record at physical offset {end} of {log.segments.directory} has an unknown magic,"
             f" and {evidence}; open the store with the broker version that wrote it, or run `orbitlog doctor check`"
+        )
+    has_state = opened.state is not None and opened.state.dispatched_to > end
+    if (opened.was_closed or has_state) and (evidence := _evidence(opened, end)) is not None:
+        stopped = ", and the broker was stopped cleanly" if opened.was_closed else ""
+        raise StoreLayoutError(
+            f"store not opened: the log in {log.segments.directory} ends at physical offset {end}, but {evidence}"
+            f"{stopped}; restore the log, or give up the messages after it with `orbitlog doctor repair {opened.root}"
+            " --apply`"
+        )
+    flushed_ms = opened.checkpoint.physic_msg_timestamp_ms
+    if (
+        not opened.was_closed
+        and flushed_ms > opened.last_store_timestamp_ms
+        and (units := _units_from(opened.queues, end))
+    ):
+        raise StoreLayoutError(
+            f"store not opened: the log in {log.segments.directory} ends at physical offset {end} with a message stored"
+            f" at {opened.last_store_timestamp_ms}, but {tree.CHECKPOINT} records a flush of messages stored up to"
+            f" {flushed_ms}, and {units[0]} refers to messages after it; restore the log, or give up these messages"
+            f" with `orbitlog doctor repair {opened.root} --apply`"
         )
 
 
@@ -91,7 +116,9 @@ def _units_from(queues: QueueSet, physical_offset: int) -> list[str]:
     for queue in queues:
         for entry in queue.last_entries(_ENOUGH_EVIDENCE):
             if not entry.is_pre_blank and entry.physical_offset >= physical_offset:
-                found.append(str(queue.segments.directory))
+                # No bit error makes a unit refer to just that offset: the log had a record there.
+                weight = _ENOUGH_EVIDENCE if entry.physical_offset == physical_offset else 1
+                found += [str(queue.segments.directory)] * weight
         queues.used(queue)
         if len(found) >= _ENOUGH_EVIDENCE:
             break

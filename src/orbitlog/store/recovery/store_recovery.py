@@ -27,8 +27,8 @@ from orbitlog.formats.derived.store_state import (
     encode_recovery_note,
 )
 from orbitlog.formats.java import LONG_MAX
-from orbitlog.formats.records.message import Message, decode_message
-from orbitlog.formats.records.message_scan import read_at
+from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, RECORD_START, Message, decode_message
+from orbitlog.formats.records.message_scan import BLANK, MAGIC_BLANK, read_at
 from orbitlog.store.derived.index_files import IndexBoundary, IndexFile, IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
 from orbitlog.store.dispatch.arrival import Progress
@@ -39,6 +39,9 @@ from orbitlog.storefiles.disk import Disk
 
 if TYPE_CHECKING:
     from orbitlog.store.recovery.recovery_plan import LeftOutUnits, RecoveryPlan
+
+_RECORD_TAIL_BYTES = 64
+_MAGICS_AFTER_A_RECORD = frozenset((0, MAGIC_BLANK, MAGIC_V1, MAGIC_V2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +116,22 @@ def decide(parts: StoreParts, found: FoundStore, progress: Progress | None = Non
     passes = _Passes(progress, is_surveyed=state is None)
     end = find_log_end(log, trusted_to, known, passes.followed)
     if state is None and not log.segments.is_empty:
-        _refuse_short_log(parts, found, end.physical_offset)
+        _refuse_short_log(parts, found, end)
     plan, note = None, None
     is_covered = state is not None or end.physical_offset == log.min_physical_offset
     if is_covered:
         _begin_queues(queues, trusted_to)
         is_covered = state is None or queues.unit_count == state.unit_count  # else a queue lost files
+        if is_covered and state is not None and not log.segments.is_empty:
+            from orbitlog.store.recovery.foreign_queues import SAMPLED, refuse_foreign_queues  # not for a new store
+
+            refuse_foreign_queues(parts, found, end.physical_offset, end.damage, queues_max=SAMPLED)
     if not is_covered:
         from orbitlog.store.recovery.queue_recovery import (
             plan_queues,  # only a store without a valid state file needs it
         )
 
-        plan, note = plan_queues(parts, found, end.physical_offset, trusted_to, passes.surveyed)
+        plan, note = plan_queues(parts, found, end, trusted_to, passes.surveyed)
         trusted_to = plan.derive_from
     return RecoveryDecision(state, end, trusted_to, plan, note, passes)
 
@@ -181,13 +188,23 @@ def _left_out_before(trusted_to: int) -> LeftOutUnits:
     return LeftOutUnits(all_before=trusted_to)
 
 
-def _refuse_short_log(parts: StoreParts, found: FoundStore, end: int) -> None:
+def _refuse_short_log(parts: StoreParts, found: FoundStore, end: FoundEnd) -> None:
     """Raise `StoreLayoutError` if the log lacks messages that it must have had."""
     from orbitlog.store.recovery.short_log import OpenedLog, refuse_short_log  # only without a valid state file
 
     state = found.state if found.state is not None and _goes_with(found.checkpoint, found.state) else None
     refuse_short_log(
-        OpenedLog(parts.log, parts.queues, parts.index, end, found.checkpoint, state, was_closed=found.was_closed)
+        OpenedLog(
+            found.root,
+            parts.log,
+            parts.queues,
+            parts.index,
+            end.physical_offset,
+            end.last_store_timestamp_ms,
+            found.checkpoint,
+            state,
+            was_closed=found.was_closed,
+        )
     )
 
 
@@ -266,7 +283,8 @@ def _is_state_valid(log: CommitLog, checkpoint: Checkpoint, state: StoreState | 
 def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known: KnownLog) -> bool:
     """Return whether the log has the last dispatched record; without it the state belongs to another log."""
     if not log.min_physical_offset < physical_offset < dispatched_to:
-        return True  # there was none, or an older checkpoint version does not record it
+        # There was none, or an older checkpoint version does not record it.
+        return _may_be_boundary(log, dispatched_to)
     base = log.segments.base_of(physical_offset)
     view = log.segments.file(base).view()
     try:
@@ -274,6 +292,22 @@ def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known:
         return isinstance(found, Message) and not known.is_torn(found)
     finally:
         view.release()
+
+
+def _may_be_boundary(log: CommitLog, physical_offset: int) -> bool:
+    """Return whether a record can end at that offset: one in another log, or one that was lost, rarely ends there."""
+    segments = log.segments
+    base = segments.base_of(physical_offset)
+    if segments.is_empty or not segments.has(base) or physical_offset == base:
+        return True
+    file, position = segments.file(base), physical_offset - base
+    tail_bytes = min(position, _RECORD_TAIL_BYTES)
+    if not any(file.read(position - tail_bytes, tail_bytes)):
+        return False  # no record ends with 64 zeros
+    if segments.file_bytes - position < BLANK.size_bytes:
+        return True
+    _, magic = BLANK.struct.unpack(file.read(position, BLANK.size_bytes))
+    return magic in _MAGICS_AFTER_A_RECORD  # zeros also begin a record that a crash has torn
 
 
 def _keep_known_keys(log: CommitLog, index: IndexFiles, state: StoreState, *, was_closed: bool) -> bool:
@@ -312,11 +346,23 @@ def _cut_index(log: CommitLog, file: IndexFile, key_count: int, dispatched_to: i
 def _rename_doubtful(log: CommitLog, index: IndexFiles, *, keep_full: bool, keep_last: bool) -> IndexBoundary:
     """Rename index files that may be invalid after a crash or do not match the log; return the end of the others."""
     index.set_aside_odd_sized()
-    index.set_aside(index.files_before(log.written_to))
+    index.set_aside(min(index.files_before(log.written_to), _files_of_log(log, index)))
     if not keep_last:
         # The last file may be torn; without a valid state file all others may be as well.
         index.set_aside(index.file_count - 1 if keep_full else 0)
     return index.boundary()
+
+
+def _files_of_log(log: CommitLog, index: IndexFiles) -> int:
+    """Count the index files before the first one whose last key belongs to no record of the log."""
+    for number, file in enumerate(index):
+        last = file.header.end_physical_offset
+        if not file.header.key_count or last < log.min_physical_offset:
+            continue
+        record = log.read_record(last)
+        if record is None or RECORD_START.unpack_from(record)[2] != last:
+            return number
+    return index.file_count
 
 
 def _begin_queues(queues: QueueSet, trusted_to: int) -> None:

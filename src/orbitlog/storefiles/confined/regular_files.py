@@ -21,6 +21,8 @@ FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
 
 # Without O_NONBLOCK, opening a pipe waits for its other end; regular files ignore the flag.
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+WHOLE_FILE_BYTES_MAX = 256 * 1024 * 1024
+"""Largest table, journal or checkpoint."""
 _WALK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -57,8 +59,11 @@ def open_regular(path: Path, flags: int, *, mode: int = FILE_MODE, dir_fd: int |
 
 
 def read_regular(path: Path, bytes_max: int | None = None) -> bytes:
-    """Return the bytes of a regular file, at most `bytes_max`; raise as `open_regular` does."""
-    return _read_all(open_regular(path, os.O_RDONLY), bytes_max)
+    """Return the bytes of a regular file, at most `bytes_max`; raise as `open_regular` does.
+
+    Without `bytes_max`, raise `StoreLayoutError` for a file that no table, journal or checkpoint is as large as.
+    """
+    return _read_all(path, open_regular(path, os.O_RDONLY), bytes_max)
 
 
 def open_below(root: Path, path: Path, flags: int) -> int:
@@ -70,10 +75,11 @@ def open_below(root: Path, path: Path, flags: int) -> int:
 def read_below(root: Path, path: Path, bytes_max: int | None = None) -> bytes | None:
     """Return the bytes of a file below `root`; None if it, or a directory above it, does not exist.
 
-    Raise `StoreLinkError` if a component below `root` is a link, or the file is not a regular one.
+    Raise `StoreLinkError` if a component below `root` is a link, or the file is not a regular one; a large file as in
+    `read_regular`.
     """
     try:
-        return _read_all(open_below(root, path, os.O_RDONLY), bytes_max)
+        return _read_all(path, open_below(root, path, os.O_RDONLY), bytes_max)
     except FileNotFoundError:
         return None
 
@@ -126,9 +132,17 @@ def parts_below(root: Path, path: Path) -> tuple[str, ...]:
     raise StoreLayoutError(f"{path} is not below {root}, and nothing else is opened there")
 
 
-def _read_all(descriptor: int, bytes_max: int | None) -> bytes:
+def _read_all(path: Path, descriptor: int, bytes_max: int | None) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
-        return file.read() if bytes_max is None else file.read(bytes_max)
+        if bytes_max is not None:
+            return file.read(bytes_max)
+        # The length first: a sparse file of a terabyte takes no room in an archive.
+        if (size_bytes := os.fstat(descriptor).st_size) > WHOLE_FILE_BYTES_MAX:
+            raise StoreLayoutError(
+                f"{path} has {size_bytes} bytes, and at most {WHOLE_FILE_BYTES_MAX} are read at once: no broker writes"
+                " such a file; move it out of the store"
+            )
+        return file.read(WHOLE_FILE_BYTES_MAX)
 
 
 def _check_regular(path: Path, mode: int) -> None:
