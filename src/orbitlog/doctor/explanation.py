@@ -1,22 +1,21 @@
-"""Store explanation: versions, topics, times and pending messages, without reading the log.
+"""Store explanation: versions, topics, times and pending messages, from little more than queues and config.
 
-It is inferred from queues, the first record of each segment and config. Topic sizes are sums over queue units; growth
-is that of the log between its first and last record.
+Topic sizes are sums over queue units, and over the messages after the last one that a queue has a unit for: only that
+part of the log is read. Growth is that of the log between its first and last record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.delay_levels import DelayLevels
+from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint
 from orbitlog.formats.java import INT_MAX
@@ -25,7 +24,10 @@ from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import read_at
 from orbitlog.formats.tables.config_files import config_codec
 from orbitlog.formats.tables.offset_tables import DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
-from orbitlog.jobs.split_derivation import UNIT
+from orbitlog.jobs.log_splits import LogSplit, plan_splits
+from orbitlog.jobs.split_derivation import UNIT, derive_split
+from orbitlog.kernels.arrays import np
+from orbitlog.settings.retention_policy import RetentionPolicy
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.storefiles.config_reading import read_config, unread_tables
 from orbitlog.storefiles.inferred_geometry import robust_geometry
@@ -69,9 +71,10 @@ class Explanation:
     store_hosts: list[str] = field(default_factory=list)
     was_closed: bool = True
     topics: list[TopicSize] = field(default_factory=list)
+    not_in_queues: int = 0
+    """Messages after the last one that a queue has a unit for; `topics` has them as well."""
     index_files: int = 0
-    retention_hours: int = 0
-    delete_hours: tuple[int, ...] = ()
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     groups: int = 0
     pending_delays: dict[int, int] = field(default_factory=dict)
     pending_transactions: int = 0
@@ -105,13 +108,14 @@ class Explanation:
             "storeHosts": self.store_hosts,
             "wasClosed": self.was_closed,
             "bytesPerDay": self.bytes_per_day,
-            "retentionHours": self.retention_hours,
+            "retentionHours": self.retention.reserved_hours,
             "indexFiles": self.index_files,
             "groups": self.groups,
             "pendingDelays": {str(level): count for level, count in self.pending_delays.items()},
             "pendingTransactions": self.pending_transactions,
             "pendingTimers": self.pending_timers,
             "dledger": self.dledger,
+            "notInQueues": self.not_in_queues,
             "topics": [
                 {"topic": one.topic, "queues": one.queues, "messages": one.messages, "storedBytes": one.stored_bytes}
                 for one in self.topics
@@ -120,7 +124,7 @@ class Explanation:
 
 
 def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
-    """Explain a store; reads its queues and little else."""
+    """Explain a store; reads its queues, and the log after the last message that they have."""
     settings = settings or StoreSettings()
     store = find_store_files(root, settings)
     refuse_reading(root, except_for=READABLE | IN_ROCKSDB)
@@ -132,7 +136,6 @@ def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
 
 
 def _explained(store: StoreFiles, geometry: StoreGeometry, settings: StoreSettings) -> Explanation:
-    retention = settings.retention
     found = Explanation(
         str(store.root),
         sampled_compat(store, settings).name,
@@ -143,13 +146,14 @@ def _explained(store: StoreFiles, geometry: StoreGeometry, settings: StoreSettin
         store.segments[0].base if store.segments else 0,
         was_closed=store.abort is None,
         index_files=len(store.index_files),
-        retention_hours=retention.reserved_hours,
-        delete_hours=retention.delete_hours,
+        retention=settings.retention,
     )
     _explain_log(found, store)
-    _explain_dledger(found, store)
-    ends = _explain_topics(found, store)
-    _explain_pending(found, store, ends, infer_rules(store, settings).delay_levels)
+    end = committed_end(store)
+    _explain_dledger(found, store, end)
+    rules = infer_rules(store, settings)
+    ends = _explain_topics(found, store, list(_splits(store, end)), geometry.queue_file_bytes, rules)
+    _explain_pending(found, store, ends, rules.delay_levels)
     return found
 
 
@@ -166,28 +170,69 @@ def _explain_log(found: Explanation, store: StoreFiles) -> None:
                 found.store_hosts.append(host)
 
 
-def _explain_dledger(found: Explanation, store: StoreFiles) -> None:
-    tail = uncommitted_tail(store, committed_end(store))
+def _splits(store: StoreFiles, end: int | None) -> list[LogSplit]:
+    """Return one split for each segment, each of the size that its file has: those of DLedger may have another."""
+    size_bytes = max((segment.size_bytes for segment in store.segments), default=0)
+    return plan_splits(store, size_bytes, split_bytes=max(size_bytes, 1), until=end)
+
+
+def _explain_dledger(found: Explanation, store: StoreFiles, end: int | None) -> None:
+    tail = uncommitted_tail(store, end)
     found.dledger = store.dledger_member if tail is None else f"{store.dledger_member}; not read: {tail}"
+    files_end = max((segment.base + segment.size_bytes for segment in store.segments), default=0)
+    if end is not None and end > files_end:
+        found.dledger = (
+            f"{store.dledger_member}; the log ends before its committed end, physical offset {end}: files are missing"
+        )
 
 
-def _explain_topics(found: Explanation, store: StoreFiles) -> dict[tuple[str, int], int]:
-    """Sum up the units of each queue; returns the end offset of each."""
-    topics: dict[str, TopicSize] = {}
+def _explain_topics(
+    found: Explanation, store: StoreFiles, splits: Sequence[LogSplit], queue_file_bytes: int, rules: DeriveRules
+) -> dict[tuple[str, int], int]:
+    """Sum up the units of each queue, and those that the end of the log would give; returns the end offset of each."""
+    sizes: dict[tuple[str, int], TopicSize] = {key: TopicSize(key[0], queues=1) for key in store.queues}
     ends: dict[tuple[str, int], int] = {}
     last: tuple[int, int] = (0, 0)
     for key, files in store.queues.items():
-        topic = topics.setdefault(key[0], TopicSize(key[0]))
-        topic.queues += 1
         for file in files:
             for count, size_bytes, end, physical_offset, record_bytes in _units_of(file, found.log_start):
-                topic.messages += count
-                topic.stored_bytes += size_bytes
+                sizes[key].messages += count
+                sizes[key].stored_bytes += size_bytes
                 ends[key] = max(ends.get(key, 0), end)
                 last = max(last, (physical_offset, record_bytes))
+    for key, count, size_bytes, end, unit in _units_after(sum(last), splits, queue_file_bytes, rules):
+        size = sizes.setdefault(key, TopicSize(key[0], queues=1))
+        size.messages += count
+        size.stored_bytes += size_bytes
+        ends[key] = max(ends.get(key, 0), end)
+        last = max(last, unit)
+        found.not_in_queues += count
+    topics: dict[str, TopicSize] = {}
+    for (name, _), size in sizes.items():
+        topic = topics.setdefault(name, TopicSize(name))
+        topic.queues += size.queues
+        topic.messages += size.messages
+        topic.stored_bytes += size.stored_bytes
     found.topics = sorted(topics.values(), key=lambda one: (-one.stored_bytes, one.topic))
     _explain_last(found, store, last)
     return ends
+
+
+def _units_after(
+    start: int, splits: Sequence[LogSplit], queue_file_bytes: int, rules: DeriveRules
+) -> Iterator[tuple[tuple[str, int], int, int, int, tuple[int, int]]]:
+    """Yield units of the log from a physical offset on: queue, count, bytes, end offset, and the last of them."""
+    for split in splits:
+        first = max(start - split.base, 0)
+        if first >= split.stop:
+            continue
+        derivation, units, _ = derive_split(
+            replace(split, start=first, first=first), rules, queue_file_bytes=queue_file_bytes, check_crc=False
+        )
+        for one in derivation.slices:
+            sizes = units["size_bytes"][one.place : one.place + one.unit_count]
+            last = one.last_physical_offset, int(sizes[-1])
+            yield derivation.queues[one.queue], one.unit_count, int(sizes.sum()), one.first + one.unit_count, last
 
 
 def _units_of(file: OffsetFile, log_start: int) -> Iterator[tuple[int, int, int, int, int]]:

@@ -86,9 +86,14 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
             (Planner.PLACES, Planner.DISPLACED, Planner.LOG),
             stops_rebuild=True,
         ),
+        FindingKind.PROPERTIES: KindMeaning(
+            _NOTE,
+            "The message is served as it is; no checksum covers properties, so a sector that a disk lost looks like"
+            " this, and so does a message that was sent with zero bytes",
+        ),
         FindingKind.SEGMENT: KindMeaning(
             _ERROR,
-            "Messages in this range cannot be served; brokers refuse to start on a segment of the wrong size",
+            "Messages in this range, if any, cannot be served; brokers refuse to start on a segment of the wrong size",
             _REPAIR,
             (Planner.PLACES, Planner.LOG),
             stops_rebuild=True,

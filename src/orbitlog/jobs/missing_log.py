@@ -12,9 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.errors import FormatError, StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.checkpoint import CHECKPOINT, decode_checkpoint
@@ -26,6 +23,8 @@ from orbitlog.formats.records.log_format import LogFormat, read_log_at
 from orbitlog.formats.records.message import Message
 from orbitlog.jobs.split_derivation import UNIT
 from orbitlog.jobs.store_use import SHARED_USE, StoreUse
+from orbitlog.kernels.arrays import np, npt
+from orbitlog.kernels.row_dtypes import PLACE_DTYPE, places_of
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import holds_data, mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
@@ -200,13 +199,14 @@ def _missing_end(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]
     if not store.segments:
         return
     end = store.segments[-1].base + segment_bytes
-    empty = np.zeros((0, 2), np.int64)
+    empty = np.zeros(0, PLACE_DTYPE)
     units = np.concatenate([empty, *(_units_after(files, end) for files in _plain_queues(store.queues))])
-    if not len(units) or not end <= units[:, 0].min() < end + segment_bytes:
+    places = units["physical_offset"]
+    if not len(units) or not end <= places.min() < end + segment_bytes:
         return
     first_record = end + store.segments[-1].log_format.header_bytes
-    if len(units) > 1 or units[0, 0] == first_record:
-        stop = int((units[:, 0] + units[:, 1]).max())
+    if len(units) > 1 or places[0] == first_record:
+        stop = int((places + units["size_bytes"]).max())
         stop = end + -(-(stop - end) // segment_bytes) * segment_bytes
         yield _missing(
             store, store.segments[-1], end, stop, "though queues have units for messages after the last segment"
@@ -217,18 +217,18 @@ def _plain_queues(queues: Mapping[tuple[str, int], tuple[OffsetFile, ...]]) -> I
     return (files for (topic, _), files in queues.items() if files and not topic.startswith(LMQ_PREFIX))
 
 
-def _units_after(files: Sequence[OffsetFile], end: int) -> npt.NDArray[np.int64]:
+def _units_after(files: Sequence[OffsetFile], end: int) -> npt.NDArray[np.void]:
     """Return physical offset and size of the units with which a queue ends, if they are for messages after `end`."""
-    found: list[npt.NDArray[np.int64]] = [np.zeros((0, 2), np.int64)]
+    found: list[npt.NDArray[np.void]] = [np.zeros(0, PLACE_DTYPE)]
     for file in reversed(files):
         count = written_until(file.path) // ENTRY_BYTES
         with mapped_view(file.path) as view:
             units = np.frombuffer(view, UNIT, min(count, len(view) // ENTRY_BYTES))
             units = units[(units["size_bytes"] > 0) & (units["size_bytes"] < INT_MAX)]
-            places = np.stack([units["physical_offset"], units["size_bytes"]], axis=1).astype(np.int64)
+            places = places_of(units["physical_offset"], units["size_bytes"])
             del units
         # Units are in the order of the log; what follows the last one before `end` is after it.
-        earlier = np.flatnonzero(places[:, 0] < end)
+        earlier = np.flatnonzero(places["physical_offset"] < end)
         found.append(places[earlier[-1] + 1 :] if len(earlier) else places)
         if len(earlier):
             break

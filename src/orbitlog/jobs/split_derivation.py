@@ -12,9 +12,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.derive import DeriveRules, QueueUnit
@@ -24,6 +21,7 @@ from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
 from orbitlog.jobs.log_splits import DAMAGE, LOG_END, SEGMENT_END, LogSplit, WalkedSplit
 from orbitlog.jobs.spurious_blanks import hides_records
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.kernels.index_stream import KeyColumns
 from orbitlog.kernels.queue_sort import UnitSorter

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FIELDS = (
     *("store", "compat", "signs", "segmentBytes", "segments", "logStart", "logEnd", "firstMs", "lastMs", "storeHosts"),
     *("wasClosed", "bytesPerDay", "retentionHours", "indexFiles", "groups", "pendingDelays", "pendingTransactions"),
-    *("pendingTimers", "dledger", "topics"),
+    *("pendingTimers", "dledger", "notInQueues", "topics"),
 )
 _TOPICS_SHOWN = 10
 _HOSTS_SHOWN = 4
@@ -30,7 +30,8 @@ _HOSTS_SHOWN = 4
 def command(*, store: Path, output: Output, config_path: Path | None, assignments: tuple[str, ...]) -> None:
     """Show versions, topics, times and pending messages of a store.
 
-    It reads queues, config and a few records, so the size of the log does not matter."""
+    It reads queues, config and a few records, so the size of the log does not matter. Of the log it reads only what
+    follows the last message that a queue has."""
     output.check(_FIELDS)
     settings = read_settings(config_path, assignments)
     from orbitlog.doctor.explanation import explain
@@ -49,7 +50,7 @@ def _lines(found: Explanation) -> list[tuple[str, str]]:
     if found.first_ms is not None and found.last_ms is not None:
         times = f"{local_time(found.first_ms)} to {local_time(found.last_ms)}"
     growth = "unknown" if found.bytes_per_day is None else f"{byte_count(found.bytes_per_day)} a day"
-    hours = ", ".join(f"{hour:02d}" for hour in found.delete_hours)
+    hours = ", ".join(f"{hour:02d}" for hour in found.retention.delete_hours)
     lines = [
         ("store", found.store),
         ("written by", f"a broker of {found.compat}{signs}"),
@@ -62,8 +63,12 @@ def _lines(found: Explanation) -> list[tuple[str, str]]:
             f" physical offset {found.log_start} to {found.log_end}",
         ),
         *([("DLedger", found.dledger)] if found.dledger else []),
+        *([("not queued", _not_in_queues(found))] if found.not_in_queues else []),
         ("growth", growth),
-        ("retention", f"{found.retention_hours} hours, deleted at {hours} o'clock (as configured, or Java's default)"),
+        (
+            "retention",
+            f"{found.retention.reserved_hours} hours, deleted at {hours} o'clock (as configured, or Java's default)",
+        ),
         ("index", f"{found.index_files} files"),
         ("groups", f"{found.groups} with committed offsets"),
         ("delays", _delays(found)),
@@ -79,6 +84,10 @@ def _lines(found: Explanation) -> list[tuple[str, str]]:
     if more > 0:
         lines.append(("", f"and {more} more topics"))
     return lines
+
+
+def _not_in_queues(found: Explanation) -> str:
+    return f"the last {found.not_in_queues} messages; counted below; `orbitlog doctor check` states what to do"
 
 
 def _delays(found: Explanation) -> str:

@@ -103,17 +103,22 @@ def log_target(path: Path, settings: StoreSettings) -> LogTarget:
 
 def _log_of_store(store: StoreFiles, settings: StoreSettings) -> LogTarget:
     """Return the log of a store, up to its committed end if DLedger replicates it."""
-    check_log_is_there(store)
+    check_log_is_there(one_log(store))
+    for segment in store.segments[:1]:
+        _refuse_other_kind("commitlog", segment.path)
+    end = committed_end(store)
+    return LogTarget(store.segments, infer_segment_bytes(store.segments, settings), end, uncommitted_tail(store, end))
+
+
+def one_log(store: StoreFiles) -> StoreFiles:
+    """Return the store; raise `UsageError` if it contains the logs of several DLedger members."""
     members = [name for name, segments in store.dledger_segments.items() if segments]
     if len(members) > 1:
         raise click.UsageError(
             f"{store.root} contains the logs of several DLedger members ({', '.join(members)});"
             f" give one of them, such as {store.root / members[0] / tree.DLEDGER_DATA}"
         )
-    for segment in store.segments[:1]:
-        _refuse_other_kind("commitlog", segment.path)
-    end = committed_end(store)
-    return LogTarget(store.segments, infer_segment_bytes(store.segments, settings), end, uncommitted_tail(store, end))
+    return store
 
 
 def _with_formats(segments: tuple[OffsetFile, ...]) -> tuple[OffsetFile, ...]:

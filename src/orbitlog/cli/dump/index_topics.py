@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from orbitlog.cli.dump.dump_target import one_log
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.records.message import decode_message
@@ -51,7 +52,7 @@ def _segments_beside(path: Path, settings: StoreSettings) -> tuple[OffsetFile, .
         paths = StorePaths.of(root, settings)
         is_named = paths.is_configured or paths.dledger_given is not None
         if root.is_dir() and (is_named or (root / tree.COMMITLOG).is_dir() or any(root.glob(_DLEDGER))):
-            return find_store_files(root, paths).segments
+            return one_log(find_store_files(root, paths)).segments
     raise click.UsageError(
         "index files contain hashes, so --topic needs the commit log: give the store, --key as well, or the log's"
         " directory (--config broker.conf, --set storePathCommitLog=DIR)"

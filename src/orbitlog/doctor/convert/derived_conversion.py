@@ -10,9 +10,6 @@ import struct
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, QueueEntry, encode_entry
@@ -21,6 +18,7 @@ from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.records.message import RECORD_BYTES_MIN
 from orbitlog.jobs.split_derivation import UNIT, Units
 from orbitlog.jobs.staging import TEMPORARY, put_bytes
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.storefiles.config_reading import known_topics
 from orbitlog.storefiles.disk import Disk
 from orbitlog.storefiles.mapped_view import mapped_view, written_until

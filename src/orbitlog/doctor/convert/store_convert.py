@@ -30,12 +30,14 @@ from orbitlog.jobs.staging import TEMPORARY, sync_tree, whole_file
 from orbitlog.jobs.store_use import SHARED_USE
 from orbitlog.settings import store_settings as keys
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
+from orbitlog.storefiles.config_reading import unread_tables
 from orbitlog.storefiles.confined.store_links import refuse_links
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.inferred_rules import sampled_rules
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.replicated_log import ReplicatedLog
+from orbitlog.storefiles.rocksdb.databases import refuse_without_binding
 from orbitlog.storefiles.rocksdb.queue_export import with_queue_files
 from orbitlog.storefiles.rocksdb.rocksdb_tables import rocksdb_directories
 from orbitlog.storefiles.store_contents import Content, find_obstacles
@@ -106,6 +108,8 @@ def convert_store(
     refuse_links(store.paths)
     kinds, left_out = _kinds(store, settings)
     _check_places(store, out)
+    for directory in unread_tables(root):
+        refuse_without_binding(directory)
     if SHARED_USE.is_in_use(store):
         raise StoreLocked(f"{root} is used by a broker; stop it first")
     work = out.with_name(out.name + _SUFFIX)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orbitlog.broker.tables.config_directory import BROKER_TABLES
+from orbitlog.broker.tables.missing_tables import refuse_missing_tables
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.explanation import explain
 from orbitlog.doctor.finding_kinds import Severity
@@ -18,7 +20,7 @@ from orbitlog.doctor.move.move_rows import MoveRow, MoveSeverity, changes, note,
 from orbitlog.doctor.move.move_state import pending_rows, table_rows
 from orbitlog.doctor.move.move_to_java import LMQ_SETTING, java_offset_rows, java_rows
 from orbitlog.doctor.surveys.pending_messages import find_pending
-from orbitlog.doctor.surveys.stored_tables import BROKER_TABLES, load_table
+from orbitlog.doctor.surveys.stored_tables import load_table
 from orbitlog.errors import FormatError, OrbitlogError, StoreLayoutError, StoreLocked
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.dispatch_marks import LEASE_LOCK_FILE
@@ -154,7 +156,7 @@ def _table_refusals(root: Path) -> Iterator[MoveRow]:
             load_table(root, file)
         except FormatError as error:
             path = root / tree.CONFIG / file.name
-            advice = "repair it, or remove it to start without it"
+            advice = "repair it, or replace its content by {} to start without it"
             yield refused("table", f"{path} cannot be read: {error}", path=path, next_step=advice)
 
 
@@ -167,7 +169,8 @@ def _opening_rows(
         if has_obstacles:
             return
         followed = None if progress is None else lambda done, total: progress("recovery", done, total, 0)
-        notices = try_opening(root, config, read_log=not wish.is_quick, progress=followed)
+        missing = refuse_missing_tables(config.paths_of(root), ReadOnlyDisk()) if wish.target == ORBITLOG else []
+        notices = missing + try_opening(root, config, read_log=not wish.is_quick, progress=followed)
     except StoreLocked as error:
         yield refused("in use", str(error), path=root / tree.LOCK)
     except OrbitlogError as error:

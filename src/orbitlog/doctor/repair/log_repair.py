@@ -147,12 +147,11 @@ def plan_log(
 
 
 def _plan_cut(journal: PlanJournal, store: StoreFiles, segment_bytes: int, end: int) -> None:
-    """Plan to end the log at `end`: zeros after it, and no later segment with data."""
+    """Plan to end the log at `end`: zeros after it, also in later segments.
+
+    None of them is moved away: without it the log would lack a segment, in the middle or before the end of its queues.
+    """
     for segment in store.segments:
-        if segment.base >= end and segment.base > store.segments[0].base:
-            if holds_data(segment.path):
-                journal.quarantine(segment.path, "is past the end of the log, and has no record")
-            continue
         if segment.base + segment_bytes <= end:
             continue
         position = max(end - segment.base, 0)

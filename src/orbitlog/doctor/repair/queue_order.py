@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.doctor.surveys.lost_messages import LogRange
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.jobs.log_splits import plan_splits
 from orbitlog.jobs.split_derivation import derive_split
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.storefiles.store_files import StoreFiles
 

@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from orbitlog.doctor.surveys.lost_messages import named_topics
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.jobs.check.store_check import StoreCheck
 from orbitlog.jobs.split_derivation import UNIT
+from orbitlog.kernels.arrays import np
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import StoreFiles

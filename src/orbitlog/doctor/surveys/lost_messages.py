@@ -11,12 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.java import INT_MAX, LONG_MAX
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.jobs.split_derivation import UNIT
+from orbitlog.kernels.arrays import np
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import StoreFiles

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
-import numpy as np
-
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
@@ -25,6 +23,7 @@ from orbitlog.formats.tables.offset_tables import DELAY_OFFSET, ConsumerOffsets,
 from orbitlog.jobs.rebuild.rebuild_plan import QueueEnds
 from orbitlog.jobs.split_derivation import UNIT
 from orbitlog.jobs.store_use import SHARED_USE, StoreUse
+from orbitlog.kernels.arrays import np
 from orbitlog.storefiles.config_reading import is_readable, read_config
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view

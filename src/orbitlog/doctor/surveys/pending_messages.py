@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from orbitlog.doctor.surveys.stored_tables import read_offsets, read_table
 from orbitlog.doctor.surveys.timer_survey import timer_checkpoint
 from orbitlog.errors import FormatError
@@ -35,6 +33,7 @@ from orbitlog.formats.tables.offset_tables import TopicGroup
 from orbitlog.formats.tables.pop_progress import POP_PROGRESS
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.jobs.split_derivation import UNIT
+from orbitlog.kernels.arrays import np
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.offset_files import offsets_file
 from orbitlog.storefiles.store_files import StoreFiles

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.doctor.surveys.timer_survey import timer_checkpoint, units_of
 from orbitlog.errors import FormatError
 from orbitlog.formats import names
@@ -21,13 +18,15 @@ from orbitlog.formats.records import timer_message
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import read_at
 from orbitlog.jobs.split_derivation import UNIT
+from orbitlog.kernels.arrays import np, npt
+from orbitlog.kernels.row_dtypes import PLACE_DTYPE, places_of
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
 
 # Messages without a unit that are read, the newest first: most were delivered, and their units deleted.
 _MESSAGES_MAX = 20_000
-Places = npt.NDArray[np.int64]
+Places = npt.NDArray[np.void]
 
 
 def waiting_findings(store: StoreFiles) -> Iterator[Finding]:
@@ -36,7 +35,7 @@ def waiting_findings(store: StoreFiles) -> Iterator[Finding]:
     files = store.queues.get((names.TIMER_TOPIC, 0), ())
     if checkpoint is None or not files:
         return
-    known = np.unique(np.concatenate([np.zeros((0, 2), np.int64), *map(units_of, store.timer_log)]), axis=0)
+    known = np.unique(np.concatenate([np.zeros(0, PLACE_DTYPE), *map(units_of, store.timer_log)]))
     left, forgotten = _MESSAGES_MAX, 0
     for file in reversed(files):
         without = _not_among(_passed(file, checkpoint.last_queue_offset), known)[::-1][:left]
@@ -52,17 +51,17 @@ def _passed(file: OffsetFile, queue_offset: int) -> Places:
     count = min(file.size_bytes, written_until(file.path)) // ENTRY_BYTES
     with mapped_view(file.path) as view:
         units = np.frombuffer(view, UNIT, min(count, max(queue_offset - file.base // ENTRY_BYTES, 0)))
-        places = np.stack([units["physical_offset"], units["size_bytes"]], axis=1).astype(np.int64)
+        places = places_of(units["physical_offset"], units["size_bytes"])
         del units
-    return places[places[:, 1] > 0]
+    return places[places["size_bytes"] > 0]
 
 
 def _not_among(places: Places, known: Places) -> Places:
     """Return the rows that are not in a sorted table."""
-    both, inverse = np.unique(np.concatenate([known, places]), axis=0, return_inverse=True)
+    both, inverse = np.unique(np.concatenate([known, places]), return_inverse=True)
     is_known = np.zeros(len(both), np.bool_)
-    is_known[inverse.reshape(-1)[: len(known)]] = True
-    return places[~is_known[inverse.reshape(-1)[len(known) :]]]
+    is_known[inverse[: len(known)]] = True
+    return places[~is_known[inverse[len(known) :]]]
 
 
 def _still_waits(store: StoreFiles, physical_offset: int, checkpoint: TimerCheckpoint) -> bool:

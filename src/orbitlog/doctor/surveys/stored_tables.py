@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from orbitlog.errors import FormatError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.tables.config_files import choose_config
-from orbitlog.formats.tables.group_config import CONSUMER_FILTER, MESSAGE_REQUEST_MODE, SUBSCRIPTION_GROUP
 from orbitlog.formats.tables.json_records import JsonFile, JsonRecord
-from orbitlog.formats.tables.offset_tables import (
-    CONSUMER_OFFSET,
-    CONSUMER_ORDER_INFO,
-    DELAY_OFFSET,
-    LMQ_CONSUMER_OFFSET,
-    ConsumerOffsets,
-)
-from orbitlog.formats.tables.pop_progress import POP_PROGRESS
-from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
-from orbitlog.formats.tables.topic_config import TOPICS
+from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET, ConsumerOffsets
 from orbitlog.storefiles.config_reading import stored_table
 from orbitlog.storefiles.confined.regular_files import read_below
 from orbitlog.storefiles.offset_files import OffsetsFile
 
 R = TypeVar("R", bound=JsonRecord)
-
-# The tables that Orbitlog's broker loads at its start.
-BROKER_TABLES: tuple[JsonFile[Any], ...] = (
-    TOPICS,
-    SUBSCRIPTION_GROUP,
-    CONSUMER_OFFSET,
-    LMQ_CONSUMER_OFFSET,
-    CONSUMER_FILTER,
-    DELAY_OFFSET,
-    TIMER_PROGRESS,
-    POP_PROGRESS,
-    CONSUMER_ORDER_INFO,
-    MESSAGE_REQUEST_MODE,
-)
 
 
 def read_table(root: Path, file: JsonFile[R]) -> R | None:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.errors import FormatError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint, decode_timer_checkpoint
@@ -18,6 +15,8 @@ from orbitlog.formats.derived.timer_log import TIMER_UNIT_BYTES, TimerLogUnit, r
 from orbitlog.formats.derived.timer_wheel import PRECISION_MS_DEFAULT, SLOT_BYTES, TURN_SLOTS_DEFAULT, wheel_bytes
 from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
+from orbitlog.kernels.arrays import np, npt
+from orbitlog.kernels.row_dtypes import places_of
 from orbitlog.storefiles.confined.regular_files import read_below
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import end_of_written, mapped_view, written_until
@@ -80,12 +79,12 @@ def is_wheel_rebuilt(store: StoreFiles, checkpoint: TimerCheckpoint | None) -> b
     return checkpoint.last_log_flush_position - last.size_bytes < first.base + first.size_bytes
 
 
-def units_of(file: OffsetFile) -> npt.NDArray[np.int64]:
+def units_of(file: OffsetFile) -> npt.NDArray[np.void]:
     """Return physical offset and size of each message that a file of the timer log has a unit for."""
     count = min(_log_stop(file)[0], file.size_bytes) // TIMER_UNIT_BYTES
     with mapped_view(file.path) as view:
         units = np.frombuffer(view, _UNIT, count)
-        places = np.stack([units["physical_offset"], units["record"]], axis=1).astype(np.int64)
+        places = places_of(units["physical_offset"], units["record"])
         del units
     return places
 

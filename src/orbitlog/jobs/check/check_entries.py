@@ -12,26 +12,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats.records.dledger import (
     ENTRY_HEADER,
-    ENTRY_HEADER_BYTES,
     ENTRY_MAGIC,
     FILE_END_BYTES,
     INDEX_UNIT_BYTES,
 )
 from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message_scan import SegmentEnd
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.record_walk import walk_messages
-from orbitlog.kernels.row_dtypes import ENTRY_HEADER_DTYPE, ENTRY_UNIT_DTYPE
+from orbitlog.kernels.row_dtypes import ENTRY_HEADER_DTYPE, ENTRY_UNIT_DTYPE, rows_at
 from orbitlog.kernels.splits import find_record
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import first_written, mapped_view
 
 _FINDINGS_MAX = 100
-_HEADER_RANGE = np.arange(ENTRY_HEADER_BYTES)
 _NUMBER, _TERM = ENTRY_HEADER.position("index"), ENTRY_HEADER.position("term")
 _UNUSED = {name: ENTRY_HEADER.position(name) for name in ("channel", "chain_crc", "body_crc")}
 
@@ -108,9 +104,7 @@ def _read_entries(view: memoryview, task: CheckEntriesTask) -> _Entries:
             break
         position = following
     positions = np.concatenate([np.empty(0, np.int64), *found])
-    data = np.frombuffer(view, np.uint8)
-    headers = data[positions[:, None] + _HEADER_RANGE].reshape(-1).view(ENTRY_HEADER_DTYPE)
-    del data  # the map cannot be closed while an array looks into it
+    headers = rows_at(view, positions, ENTRY_HEADER_DTYPE)
     return _Entries(positions, headers, position, is_complete, padding)
 
 
@@ -189,7 +183,7 @@ def _compare(  # noqa: PLR0917
     wrong = np.flatnonzero(~is_right | (differs & ~in_entry))
     for run in np.split(wrong, np.flatnonzero(np.diff(wrong) != 1) + 1) if len(wrong) else ():
         number, count = int(numbers[rows[run[0]]]), len(run)
-        blank = not units[run[0]].tobytes().strip(b"\0")
+        blank = not units[run[0] : run[0] + 1].tobytes().strip(b"\0")
         reason = f"the unit of entry {number} {'is blank' if blank else 'differs from the entry'}"
         yield Finding(
             FindingKind.ENTRY_INDEX,

@@ -11,9 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.index_layout import (
@@ -28,6 +25,7 @@ from orbitlog.formats.derived.index_layout import (
 from orbitlog.jobs.check.index_proof import IndexProof, rest_is_right
 from orbitlog.jobs.check.index_upgrade import without_tags
 from orbitlog.jobs.log_splits import LogSplit
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.kernels.index_build import put_into
 from orbitlog.kernels.row_dtypes import INDEX_ENTRY_DTYPE

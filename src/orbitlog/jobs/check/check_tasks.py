@@ -11,23 +11,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.index_layout import IndexLayout
-from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.java import INT_MAX
 from orbitlog.jobs.check.index_proof import IndexHead, match_keys
+from orbitlog.jobs.check.zeroed_properties import zeroed_properties
 from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.jobs.split_derivation import QUEUE_OFFSET_MAX, UNIT, Units, UnitSlice, derive_split
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import written_until
 
 _RUNS_MAX = 1000
-_EXT_COMPARED_BYTES = QUEUE_ENTRY.position("tags_code")
 Bools = npt.NDArray[np.bool_]
 
 
@@ -75,6 +73,8 @@ def check_split(task: CheckSplitTask) -> dict[str, Any]:
         last_present = max(last_present, int(present[-1])) if len(present) else last_present
         for first, count in _runs(wrong):
             derivation.note(_wrong_unit(path, part, topic, queue_id, first, count, found, wanted))
+    for finding in zeroed_properties(derivation.walk):
+        derivation.note(finding)
     report = derivation.as_report()
     report["matched_keys"] = list(map(tuple, match_keys(task.index, task.index_layout, keys)))
     return report | {"missing": missing[:_RUNS_MAX], "units_seen": units_seen, "last_present": last_present}
@@ -99,15 +99,19 @@ def _pread(path: Path, size_bytes: int, position: int) -> bytes:
 
 def _compare(wanted: Units, found: Units, *, ignores_tags: bool) -> tuple[Bools, Bools]:
     """Return which units were never written, and which differ from the log."""
-    compared = _EXT_COMPARED_BYTES if ignores_tags else ENTRY_BYTES
-    left = wanted.view(np.uint8).reshape(-1, ENTRY_BYTES)[:, :compared]
-    right = found.view(np.uint8).reshape(-1, ENTRY_BYTES)
-    if left.tobytes() == right[:, :compared].tobytes():
+    if wanted.tobytes() == found.tobytes():
         nothing = np.zeros(len(wanted), np.bool_)
         return nothing, nothing
-    absent: Bools = np.logical_not(right.any(axis=1))
-    differs: Bools = (left != right[:, :compared]).any(axis=1)
-    return absent, np.logical_and(differs, np.logical_not(absent))
+    absent = ~_is_written(found)
+    differs = (wanted["physical_offset"] != found["physical_offset"]) | (wanted["size_bytes"] != found["size_bytes"])
+    if not ignores_tags:
+        differs = differs | (wanted["tags_code"] != found["tags_code"])
+    return absent, differs & ~absent
+
+
+def _is_written(units: Units) -> Bools:
+    """Return which units are not zero; their three fields are all of their bytes."""
+    return np.asarray((units["physical_offset"] != 0) | (units["size_bytes"] != 0) | (units["tags_code"] != 0))
 
 
 def _runs(marked: Bools) -> list[tuple[int, int]]:
@@ -196,7 +200,7 @@ def _strays(  # noqa: PLR0917
     if not raw.strip(b"\0"):
         return []
     units = np.frombuffer(raw, UNIT, len(raw) // ENTRY_BYTES)
-    is_written = units.view(np.uint8).reshape(-1, ENTRY_BYTES).any(axis=1)
+    is_written = _is_written(units)
     is_blank = (units["physical_offset"] == 0) & (units["size_bytes"] == INT_MAX)
     is_old = (units["physical_offset"] >= 0) & (units["physical_offset"] < task.log_start)
     findings = []

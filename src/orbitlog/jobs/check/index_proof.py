@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from orbitlog.formats.derived.index_layout import (
     INDEX_ENTRY,
     INDEX_HEADER,
@@ -26,6 +23,7 @@ from orbitlog.formats.derived.index_layout import (
     decode_index_entry,
     time_diff_seconds,
 )
+from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.index_stream import KeyColumns, equal_entries, right_links
 from orbitlog.storefiles.mapped_view import mapped_view
 

@@ -15,8 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from orbitlog.formats.derived.index_layout import (
     INDEX_HEADER,
     IndexHeader,
@@ -28,6 +26,7 @@ from orbitlog.formats.derived.index_layout import (
 )
 from orbitlog.jobs.rebuild.rebuild_tasks import staged_keys
 from orbitlog.jobs.staging import TEMPORARY, shared_file, whole_file
+from orbitlog.kernels.arrays import np
 from orbitlog.kernels.index_stream import EntryStream, KeyColumns
 from orbitlog.storefiles.disk import Disk, PlainFile, RealDisk, disk_errors
 

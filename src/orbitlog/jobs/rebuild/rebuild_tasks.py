@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-import numpy as np
 import orjson
 
 from orbitlog.formats import store_tree as tree
@@ -25,6 +24,7 @@ from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
 from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.jobs.split_derivation import Units, derive_split
 from orbitlog.jobs.staging import TEMPORARY, WholeFiles, sync_directories, whole_file
+from orbitlog.kernels.arrays import np
 from orbitlog.kernels.index_stream import KeyColumns
 from orbitlog.storefiles.disk import Disk, PlainFile, RealDisk, disk_errors
 from orbitlog.storefiles.mapped_view import mapped_view

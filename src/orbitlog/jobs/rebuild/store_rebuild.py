@@ -147,6 +147,8 @@ def rebuild_with(
     """
     for root in roots:
         store = find_store_files(root, settings)
+        # Logs of several DLedger members are no log at all to what follows.
+        refuse_rebuilding(store, is_in_place=out is None)
         segment_bytes = robust_geometry(store, settings).segment_bytes
         refuse_incomplete_log(store, segment_bytes, accept_lost_segments=accept_lost_segments, use=use)
     disk = disk or RealDisk()

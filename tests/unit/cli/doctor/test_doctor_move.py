@@ -78,14 +78,12 @@ def test_move_with_refused_settings_states_what_the_start_states(tmp_path: Path)
     root = tmp_path / "store"
     make_store(root)
     config = tmp_path / "broker.conf"
-    config.write_text(
-        f"storePathRootDir={root}\nenableControllerMode=true\nbrokerRole=SLAVE\nmessageIndexEnable=false\n"
-    )
+    config.write_text(f"storePathRootDir={root}\nduplicationEnable=true\nbrokerRole=SLAVE\nmessageIndexEnable=false\n")
     result = run(root, "--config", config, "--to", "orbitlog")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[0].startswith(
-        f"refused: setting: enableControllerMode=true from {config}: controllers are not supported"
+        f"refused: setting: duplicationEnable=true from {config}: confirm offsets are not supported"
     )
     assert any(line.startswith("refused: invalid setting: brokerRole=SLAVE") for line in lines)
     assert any(line.startswith("changes: setting: messageIndexEnable=false") for line in lines)

@@ -103,3 +103,24 @@ def test_a_topic_named_like_a_queue(tmp_path: Path, run: Any, golden_497: Golden
     (tmp_path / "consumequeue" / "empty").mkdir()
     rows = run("dump", "consumequeue", tmp_path / "consumequeue", "--json").rows
     assert {row["topic"] for row in rows} == {"0"}
+
+
+def test_dledger_log_without_its_last_file_is_reported(
+    golden_497_dledger: GoldenStore, golden_copy: Copy, run: Any
+) -> None:
+    root = golden_copy(golden_497_dledger).store
+    path = max((root / "dledger-n0/data").iterdir())
+    path.unlink()
+    ran = run("dump", "commitlog", root, "--json")
+    assert (ran.exit_code, len(ran.rows)) == (1, 358)
+    (sentence,) = ran.sentences
+    assert f"physical offset {int(path.name)}" in sentence and "before its committed end" in sentence
+
+
+def test_index_of_several_dledger_members_is_refused(tmp_path: Path, run: Any) -> None:
+    for name in ("dledger-n0", "dledger-n1"):
+        member(tmp_path, name, 3)
+    (tmp_path / "index").mkdir()
+    ran = run("dump", "index", tmp_path, "--topic", "T", "--json")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "several DLedger members (dledger-n0, dledger-n1)" in ran.stderr

@@ -303,6 +303,7 @@ def test_missing_binding_is_named(rocksdb_store: Path, tmp_path: Path, monkeypat
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     with pytest.raises(StoreLayoutError, match=r"orbitlog\[rocksdb\]"):
         convert_store(rocksdb_store, tmp_path / "out", NOTHING)
+    assert list(tmp_path.glob("out*")) == []  # nothing was copied before
 
 
 def test_damaged_database_is_refused(rocksdb_store: Path, tmp_path: Path) -> None:

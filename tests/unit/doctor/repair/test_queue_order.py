@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from orbitlog.doctor.repair.queue_order import Gap, Room, Run, solve_order
 from orbitlog.doctor.surveys.lost_messages import LogRange
+from orbitlog.kernels.arrays import np
 
 NOTHING_LOST = Room(())
 

@@ -260,3 +260,40 @@ def test_no_remedy_is_proposed_that_would_be_refused(root: Path, damage: Callabl
     for diagnosis in found.problems:
         assert diagnosis.command is None or diagnosis.command.endswith(" --out DIR")
         assert "doctor repair" not in str(diagnosis)
+
+
+@pytest.mark.parametrize("missing", [1, 100, 1000])
+def test_last_data_file_cut_after_its_last_entry_is_found(root: Path, missing: int) -> None:
+    path = max((root / "dledger-n0/data").iterdir())
+    os.truncate(path, SEGMENT_BYTES - missing)
+    (finding,) = found_in(root, path)
+    assert (finding.kind, finding.position) == (FindingKind.SEGMENT, SEGMENT_BYTES - missing)
+    assert not examine(root).is_sound
+
+
+def test_data_file_cut_in_the_padding_after_its_end_mark_is_found(root: Path) -> None:
+    path = min((root / "dledger-n0/data").iterdir())
+    os.truncate(path, SEGMENT_BYTES - 1)
+    (finding,) = found_in(root, path)
+    mark = path.read_bytes().rindex(b"\xff" * 4)
+    assert (finding.kind, finding.position) == (FindingKind.RECORD, mark)
+
+
+@pytest.mark.parametrize("distance", [0, 31, 32, 5000])
+def test_bytes_after_the_last_unit_are_noted(root: Path, distance: int) -> None:
+    position = ENTRY_COUNT * INDEX_UNIT_BYTES + distance
+    flip(root / INDEX, position)
+    (finding,) = found_in(root, root / INDEX)
+    assert (finding.kind, finding.position) == (FindingKind.UNCOMMITTED, position)
+    assert examine(root).is_sound
+
+
+def test_zeroed_page_in_properties_is_noted(golden_497_dledger: GoldenStore, tmp_path: Path) -> None:
+    root = copy_of(golden_497_dledger.store, tmp_path / "store")
+    path = root / "dledger-n0/data/00000000000000196608"  # has a property of 6000 bytes
+    with path.open("r+b") as file:
+        file.seek(24576)
+        file.write(bytes(4096))
+    (finding,) = found_in(root, path)
+    assert (finding.kind, finding.position, finding.count) == (FindingKind.PROPERTIES, 24576, 4096)
+    assert finding.physical_offset == 196608 + 24576
