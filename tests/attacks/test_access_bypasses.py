@@ -25,37 +25,22 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, Serialization, encode_command, response_to
 from tests.support.broker_desk import TIMEOUT_S, Desk, client_of, until
 from tests.support.raw_peer import framed
-from tests.support.secured_broker import NOBODY, ROOT, WRITER, ask, secured, send, send_command
+from tests.support.secured_broker import (
+    NOBODY,
+    ROOT,
+    WRITER,
+    allow,
+    ask,
+    end_of,
+    heartbeat,
+    secured,
+    send,
+    send_command,
+)
 
 PULL = {"consumerGroup": "G", "topic": "Orders", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "4"}
 PULL |= {"commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0"}
 HEADER_START = 8
-
-
-def allow(desk: Desk, user: Credentials, *entries: tuple[str, str]) -> None:
-    """Give a user these actions on these resources, and nothing else; create the user if needed."""
-    access = desk.broker._access
-    assert access is not None
-    if user.access_key not in access.users.users:
-        access.change_users(lambda table: table.create_user(user.access_key, {"password": user.secret_key}))
-    lines = [{"resource": name, "actions": actions.split(","), "decision": "Allow"} for name, actions in entries]
-    policy = {"policies": [{"entries": lines, "policyType": "Custom"}]}
-    access.change_users(lambda table: table.acls.pop(f"User:{user.access_key}", None))
-    if lines:
-        access.change_users(lambda table: table.put_acl(f"User:{user.access_key}", policy))
-
-
-def end_of(desk: Desk, topic: str, queue_id: int = 0) -> int:
-    return desk.broker.state.max_offset(topic, queue_id)
-
-
-async def heartbeat(desk: Desk, credentials: Credentials, client_id: str, *producers: str) -> Command:
-    data = {
-        "clientID": client_id,
-        "consumerDataSet": [],
-        "producerDataSet": [{"groupName": name} for name in producers],
-    }
-    return await ask(desk, RequestCode.HEART_BEAT, credentials, body=orjson.dumps(data))
 
 
 # Headers

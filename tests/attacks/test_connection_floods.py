@@ -14,6 +14,7 @@ from typing import cast
 import orjson
 import pytest
 
+from orbitlog.remoting import incoming_requests
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.remoting.incoming_requests import REQUESTS_PER_TURN
 from orbitlog.remoting.memory_budget import HELD_REQUEST_BYTES, MemoryBudget
@@ -212,7 +213,8 @@ def test_end_of_a_peer_is_seen_while_it_is_not_read_from(start_target: Start) ->
         target.wait_for(lambda: connection.is_closed)
 
 
-def test_requests_of_one_read_are_handled_in_several_turns_of_the_event_loop() -> None:
+def test_requests_of_one_read_are_handled_in_several_turns_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming_requests, "_now_s", lambda: 1.0)  # their number decides, not their time
     handled: Counter[int] = Counter()
     turn = 0
 
@@ -243,3 +245,50 @@ def test_requests_of_one_read_are_handled_in_several_turns_of_the_event_loop() -
 
     run(test(), plain=True)
     assert max(handled.values()) == REQUESTS_PER_TURN and sum(handled.values()) == 1_000
+
+
+def test_connection_with_slow_requests_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of two addresses, each of which takes longer than a connection's time in a turn of the event loop."""
+    now_s, order = 0.0, list[str]()
+
+    def handle(connection: Connection, request: Command) -> Answer:
+        nonlocal now_s
+        now_s += 2 * incoming_requests.TURN_SECONDS
+        order.append(connection.remote_address[0])
+        return response_to(request, 0)
+
+    def connect(server: RemotingServer, address: str) -> Connection:
+        connection = cast(Connection, server._accept())
+        transport = FakeTransport()
+        transport.connection = connection
+        connection.connection_made(cast(asyncio.Transport, transport))
+        connection.remote_address = (address, 1)
+        return connection
+
+    async def test() -> None:
+        async with serving(handle) as server:
+            connections = [connect(server, "greedy") for _ in range(5)] + [connect(server, "honest")]
+            frames = b"".join(raw_frame(1, opaque=number) for number in range(10))
+            for connection in connections:
+                connection.data_received(frames)
+            while any(connection.unanswered for connection in connections):  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+            for connection in connections:
+                connection.abort()
+
+    monkeypatch.setattr(incoming_requests, "_now_s", lambda: now_s)
+    run(test(), plain=True)
+    assert order[:6] == ["greedy"] * 5 + ["honest"], "a read handles one slow request at once"
+    last = max(place for place, address in enumerate(order) if address == "honest")
+    assert last < 6 + 2 * 9 + 2, "then the addresses take turns, not their connections"
+
+
+@pytest.mark.parametrize("code", [11, 200054])
+def test_long_polls_before_a_malformed_frame_do_not_keep_the_connection(
+    code: int, start_target: Callable[..., RunningBroker]
+) -> None:
+    poll = {**HELD_PULL, "pollTime": "600000", "bornTime": "0"}
+    with RawPeer(start_target().broker_address) as peer:
+        peer.send(raw_frame(code, poll, opaque=1) + raw_frame(code, poll, opaque=2) + b"\xff" * 64)
+        assert {peer.receive().opaque, peer.receive().opaque} == {1, 2}
+        assert peer.is_closed_by_server()

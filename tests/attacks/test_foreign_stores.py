@@ -20,6 +20,8 @@ from orbitlog.doctor.repair.repair_journal import RepairJournal, finish_interrup
 from orbitlog.doctor.repair.store_repair import apply_repair, plan_repair
 from orbitlog.errors import OrbitlogError, StoreLayoutError, StoreLinkError
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived import index_layout
+from orbitlog.formats.derived.index_layout import INDEX_HEADER, infer_layout
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.jobs.rebuild.rebuild_publish import STAGING
@@ -32,9 +34,11 @@ from orbitlog.storefiles.found_config import find_config
 from orbitlog.storefiles.rocksdb.rocksdb_tables import _merged
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.storefiles.store_files import find_store_files
+from orbitlog.storefiles.store_inference import infer_index_layout
 from orbitlog.storefiles.store_paths import StorePaths
 from orbitlog.testing.golden import GoldenStore
 from tests.support.repaired_stores import fingerprint
+from tests.support.work_counters import peak_bytes_of, steps_of
 
 SECRET = b"private to the user\n"
 
@@ -63,6 +67,36 @@ def orbitlog(*words: str, seconds: float = 60) -> subprocess.CompletedProcess[st
     return subprocess.run(
         [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=seconds, check=False
     )
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("words", [("doctor", "check"), ("doctor", "explain"), ("dump", "config")], ids=" ".join)
+def test_sparse_table_of_a_terabyte_is_refused_by_its_length(store: Path, words: tuple[str, ...]) -> None:
+    os.truncate(store / "config" / "topics.json", 1 << 40)
+    done = orbitlog(*words, str(store))
+    assert done.returncode == 1 and "topics.json has 1099511627776 bytes" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_broker_refuses_a_sparse_table_by_its_length(store: Path) -> None:
+    os.truncate(store / "config" / "topics.json", 1 << 40)
+    with pytest.raises(StoreLayoutError, match=r"topics\.json has 1099511627776 bytes"):
+        MessageStore.open(store, StoreConfig(), lambda: 0)
+
+
+def test_layout_of_a_sparse_index_file_is_not_inferred(store: Path) -> None:
+    (path, *_) = (store / "index").iterdir()
+    os.truncate(path, 1 << 40)
+    peak = peak_bytes_of(lambda: infer_index_layout(find_store_files(store).index_files, StoreSettings()))
+    assert peak < 64 * 1024 * 1024
+
+
+def test_candidates_for_the_layout_of_an_index_file_are_limited() -> None:
+    header = INDEX_HEADER.struct.pack(1, 2, 1, 1, 1, 2)
+    data = header + (1).to_bytes(8) * 200_000
+    assert steps_of(lambda: infer_layout(data)) < 40 * index_layout._CANDIDATES_MAX
 
 
 # Journals

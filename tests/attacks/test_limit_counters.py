@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from orbitlog.cli.main import cli
+from orbitlog.settings import limits
 from orbitlog.settings.limits import BROKER_LIMITS, NAMESERVER_LIMITS
+from orbitlog.settings.setting import Setting
 from orbitlog.testing.running_broker import RunningBroker
 from orbitlog.wire.codes import RequestCode
 from tests.support.raw_peer import RawPeer
@@ -21,6 +23,17 @@ SETTINGS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "se
 @pytest.mark.parametrize("key", sorted({limit.key for limit in (*BROKER_LIMITS, *NAMESERVER_LIMITS)}))
 def test_limit_is_documented(key: str) -> None:
     assert f"| `{key}` |" in SETTINGS_PAGE.read_text()
+
+
+def test_every_limit_of_the_module_is_in_the_table_of_a_server() -> None:
+    defined = {value.key for value in vars(limits).values() if isinstance(value, Setting)}
+    assert defined == {limit.key for limit in (*BROKER_LIMITS, *NAMESERVER_LIMITS)}
+
+
+@pytest.mark.parametrize("limit", {each.key: each for each in (*BROKER_LIMITS, *NAMESERVER_LIMITS)}.values())
+def test_row_of_a_limit_states_its_default_and_its_effect(limit: Setting[int]) -> None:
+    (row, *_) = [line for line in SETTINGS_PAGE.read_text().splitlines() if line.startswith(f"| `{limit.key}` |")]
+    assert str(limit.default) in row.replace(",", "") and limit.help.split("(")[0].strip()[:40] in row
 
 
 def test_runtime_info_lists_a_counter_for_every_limit(start_target: Callable[..., RunningBroker]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import uvloop
 
 from orbitlog.observe import http_listener
+from orbitlog.observe.conditions import Conditions
 from orbitlog.observe.exposition import PROMETHEUS, Exposition
 from orbitlog.observe.http_listener import STREAMS_MAX, HttpListener, Page
 from orbitlog.observe.metric import GAUGE, Family, Metric, Row
@@ -53,7 +54,7 @@ def served(work: Callable[[HttpListener, Limits], Awaitable[None]]) -> None:
     async def run() -> None:
         limits = Limits()
         exposition = Exposition([many_rows], "", SERIES)
-        listener = HttpListener(metrics_and_health(exposition, list), "127.0.0.1", 0, limits)
+        listener = HttpListener(metrics_and_health(exposition, list, Conditions()), "127.0.0.1", 0, limits)
         await listener.start()
         try:
             await asyncio.wait_for(work(listener, limits), 60)

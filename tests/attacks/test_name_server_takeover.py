@@ -313,3 +313,30 @@ def test_routes_are_right_while_topics_of_a_broker_that_left_are_swept() -> None
         assert table.sweep() <= STEP_TOPICS
     assert table.entry_count == 12 and len(table.topics()().topics) == 10
     assert table.route("Topic5") is not None and table.route("Topic1000") is None
+
+
+def test_key_value_configs_do_not_grow_without_a_limit() -> None:
+    async def check() -> None:
+        async with served("kvConfigsMax=20", "kvConfigBytesMax=100000") as (server, _, stranger):
+            codes = []
+            for number, size in [*((n, 10) for n in range(30)), *((n, 30_000) for n in range(5))]:
+                fields = {"namespace": "N", "key": f"k{number}", "value": "v" * size}
+                codes.append((await stranger.ask(RequestCode.PUT_KV_CONFIG, fields)).code)
+            assert codes == [0] * 20 + [29] * 10 + [0] * 3 + [29] * 2
+            assert server.limits.reached["kvConfigsMax"] == 10
+            assert server.limits.reached["kvConfigBytesMax"] == 2
+
+    run(check())
+
+
+def test_topics_with_more_queues_than_clients_can_list_are_refused() -> None:
+    async def check() -> None:
+        async with served() as (server, _, stranger):
+            topics = {"Wide": TopicConfig("Wide", 2**31 - 1, 8)}
+            wide = Registration(wrapper=TopicWrapper(topics=topics, data_version=DataVersion(1, 2, 0)))
+            header = replace(FAKE, broker_name="broker-x")
+            assert (await stranger.register(header, encode_registration(wide))).code == 29
+            assert await stranger.address_of("Wide") is None
+            assert server.limits.reached["queuesPerTopicMax"] == 1
+
+    run(check())

@@ -8,12 +8,14 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import pytest
 import uvloop
 
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats.records.message import encode_message, make_message
+from orbitlog.replication.group.member_driver import DriverEvents, DriverLimits, MemberDriver
 from orbitlog.replication.master_connection import TRANSFERS_PER_READ_MAX, MasterConnection, MasterLimits
 from orbitlog.replication.slave_connection import SlaveConnection, SlaveEvents, SlaveLimits
 from orbitlog.settings.limits import HA_CONNECTIONS
@@ -22,6 +24,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.ha_frames import TRANSFER_BODY_BYTES_MAX, TransferDecoder, encode_report, encode_transfer_head
+from orbitlog.wire.replication.epoch_frames import Handshake, encode_handshake
 from tests.support.broker_desk import Desk, desk_at, until
 
 LIMITS = MasterLimits(heartbeat_s=5, silence_s=20)
@@ -216,3 +219,50 @@ def test_names_in_the_log_of_a_master_do_not_become_paths(topic: str, tmp_path: 
         store.close()
     assert list(tmp_path.iterdir()) == [tmp_path / "deep"] and list((tmp_path / "deep").iterdir()) == [root]
     assert not [path for path in root.rglob("*outside*")]
+
+
+class _Member:
+    """A member of a group that notes the handshakes of its slaves."""
+
+    leadership = None
+    actions: ClassVar[list[object]] = []
+
+    def __init__(self) -> None:
+        self.slaves: list[int] = []
+
+    def handshake(self, _: int, frame: Handshake) -> None:
+        self.slaves.append(frame.slave_id)
+
+    def disconnected(self, _: int) -> None:
+        pass
+
+
+def test_silent_connections_to_a_group_member_do_not_keep_slaves_out() -> None:
+    async def run() -> None:
+        member, full = _Member(), []
+        events = DriverEvents(
+            *(cast(Any, None),) * 5,
+            admits=lambda _: True,
+        )
+        limits = DriverLimits(connections_max=4, on_full=lambda: full.append(1))
+        driver = MemberDriver(cast(Any, member), cast(Any, None), cast(Any, None), events, limits)
+        server = await asyncio.get_running_loop().create_server(driver.accept, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(6)]
+        for slave in range(1, 5):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            silent.append((_, writer))
+            writer.write(encode_handshake(Handshake(slave)))
+            await until(lambda slave=slave: slave in member.slaves)
+        late, writer = await asyncio.open_connection("127.0.0.1", port)
+        silent.append((late, writer))
+        assert not await late.read(), "members that follow are not closed for new connections"
+        assert len(driver.links) == 4 and len(full) == 7
+        server.close()
+        for _, writer in silent:
+            writer.close()
+        for link in list(driver.links.values()):
+            link.close()
+        await asyncio.sleep(0.05)
+
+    asyncio.run(run())

@@ -7,7 +7,7 @@ Mirrors Java `PlainAccessValidator`, `AuthenticationPipeline`, `AuthorizationPip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ class AccessEvent(NamedTuple):
 _CACHED_FIELDS: dict[int, tuple[str, ...]] = {
     int(code): tuple(item.field for item in row.fields)
     for code, row in ROWS.items()
-    if row.body is None and row.message is None
+    if row.body is None and row.message is None and not row.update_field
 }
 
 
@@ -154,13 +154,24 @@ class RequestGuard:
             event = AccessEvent(True, name[:SHOWN_CHARACTERS_MAX], ip, code, (), reason[:SHOWN_CHARACTERS_MAX], True)
             self.on_event(event)
 
-    def explain(self, name: str, request: RequestParts, ip: str) -> list[Decision]:
+    def explain(self, name: str, needs: Sequence[Need], ip: str) -> list[Decision]:
         """Return the decision on each need of a request by an account, with the reason; no signature is verified."""
+        white = self._white_reason(name, ip)
+        if white and not any(_changes_cluster(need) for need in needs):
+            return [Decision(True, white)]
         account = self._policy.accounts.get(name)
         if account is None:
             return [Decision(False, f"User:{name[:SHOWN_CHARACTERS_MAX]} is not found.")]
-        needs = needs_of(request, self._cluster, self.message_topic)
         return [decide(account, (need,), ip) for need in needs] or [decide(account, (), ip)]
+
+    def _white_reason(self, name: str, ip: str) -> str:
+        """Return why a request from an address needs no signature; empty if it needs one."""
+        if self._is_white(ip):
+            return f"{ip} is a global white address: it needs no credentials"
+        test = self._policy.account_white_tests.get(name)
+        if test is not None and test(ip):
+            return f"{ip} is a white address of account {name[:SHOWN_CHARACTERS_MAX]}: it needs no signature"
+        return ""
 
     def _refusal(self, name: str, code: int, fields: Mapping[str, str], body: bytes, ip: str) -> Decision | None:
         policy = self._policy
@@ -191,9 +202,7 @@ class RequestGuard:
     def _is_open(self, code: int, fields: Mapping[str, str], body: bytes) -> bool:
         """Return whether a trusted address may send the request without credentials: not if it changes the cluster."""
         needs = needs_of(RequestParts(code, fields, body), self._cluster, self.message_topic)
-        return not any(
-            need.is_management or (need.kind is ResourceKind.CLUSTER and need.actions & Action.UPDATE) for need in needs
-        )
+        return not any(map(_changes_cluster, needs))
 
     def _decision(self, account: Account, code: int, fields: Mapping[str, str], body: bytes, ip: str) -> Decision:
         cached = _CACHED_FIELDS.get(code)
@@ -240,6 +249,10 @@ class RequestGuard:
             if not need.is_management:
                 return f"No default permission for {need.kind.value.lower()}:{need.name[:SHOWN_CHARACTERS_MAX]}"
         return f"Need admin permission for request code={code}, but accessKey={shown} is not"
+
+
+def _changes_cluster(need: Need) -> bool:
+    return need.is_management or (need.kind is ResourceKind.CLUSTER and bool(need.actions & Action.UPDATE))
 
 
 def _shown(need: Need) -> str:

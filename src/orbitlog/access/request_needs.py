@@ -11,19 +11,19 @@ Mirrors Java `DefaultAuthorizationContextBuilder`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from orbitlog.access.access_model import Action, Need, ResourceKind
-from orbitlog.errors import FormatError
+from orbitlog.errors import BadField, FormatError
 from orbitlog.formats import names
 from orbitlog.formats.records.message_id import parse_offset_message_id
 from orbitlog.formats.tables.group_config import GroupConfig
-from orbitlog.wire.bodies.body_json import decode_request_body
-from orbitlog.wire.bodies.client_bodies import BatchAckBody, QueryAssignmentBody
-from orbitlog.wire.bodies.config_lists import GroupConfigList, TopicConfigList
+from orbitlog.wire.bodies.body_json import decode_request_body, read_entries
+from orbitlog.wire.bodies.client_bodies import QueryAssignmentBody
 from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, HeartbeatData
 from orbitlog.wire.bodies.queue_bodies import LockRequestBody
 from orbitlog.wire.codes import RequestCode as Code
+from orbitlog.wire.replication.group_headers import TABLES_FIELD
 
 PUB, SUB, GET = Action.PUB, Action.SUB, Action.GET
 CREATE, UPDATE, DELETE = Action.CREATE, Action.UPDATE, Action.DELETE
@@ -66,6 +66,8 @@ class FieldNeed(NamedTuple):
     actions: Action
     is_optional: bool = False
     is_list: bool = False
+    free_name: str = ""
+    """A resource that every authenticated client may name."""
 
 
 BodyNeeds = Callable[[bytes], Iterable[tuple[ResourceKind, str, Action]]]
@@ -82,6 +84,8 @@ class CodeRow(NamedTuple):
     is_management: bool = False
     is_free: bool = False
     """Whether every authenticated client may send it."""
+    update_field: str = ""
+    """A field with which it needs `Update` on the cluster: what the sender reports in it counts."""
 
 
 class RequestParts(NamedTuple):
@@ -100,6 +104,8 @@ def needs_of(request: RequestParts, cluster: str, message_topic: MessageTopic) -
         return highest
     if row.is_management:
         return (Need(CLUSTER, cluster, UPDATE, is_management=True),)
+    if row.update_field and row.update_field in request.fields:
+        return highest
     needs: list[Need] = [] if row.cluster is None else [Need(CLUSTER, cluster, row.cluster)]
     for item in row.fields:
         found = _named(item, request.fields, cluster)
@@ -125,6 +131,8 @@ def _need(kind: ResourceKind, name: str, actions: Action, cluster: str) -> Need:
 def _named(item: FieldNeed, fields: Mapping[str, str], cluster: str) -> list[Need] | None:
     """Return the needs of one field; None if it is required and absent."""
     text = fields.get(item.field, "")
+    if text and text == item.free_name:
+        return []
     parts = text.replace(",", ";").split(";") if item.is_list else (text,)
     needs = [_need(item.kind, name, item.actions, cluster) for name in parts if name]
     return needs if needs or item.is_optional else None
@@ -145,6 +153,14 @@ def _of_message(
 
 
 # Needs that a body names
+
+
+def _texts(body: bytes, list_name: str, name: str) -> list[str]:
+    """Return one field of each entry of a list; the other fields are the handler's, which decodes them in steps."""
+    texts = [entry.get(name) if isinstance(entry, dict) else None for entry in read_entries(body, ("body", list_name))]
+    if not all(isinstance(text, str) for text in texts):
+        raise BadField("is missing or not a text", field=f"{list_name}.{name}")
+    return cast("list[str]", texts)
 
 
 def _heartbeat(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
@@ -176,16 +192,14 @@ def _assignment(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
 
 
 def _acks(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    for group, topic in dict.fromkeys(
-        (ack.group, ack.topic) for ack in decode_request_body(BatchAckBody, body, "acks").acks
-    ):
+    for group, topic in dict.fromkeys(zip(_texts(body, "acks", "c"), _texts(body, "acks", "t"), strict=True)):
         yield GROUP, group, SUB
         yield TOPIC, topic, SUB
 
 
 def _new_topics(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    for config in decode_request_body(TopicConfigList, body, "topics").topics:
-        yield TOPIC, config.topic, CREATE
+    for topic in dict.fromkeys(_texts(body, "topicConfigList", "topicName")):
+        yield TOPIC, topic, CREATE
 
 
 def _new_group(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
@@ -193,19 +207,21 @@ def _new_group(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
 
 
 def _new_groups(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    for config in decode_request_body(GroupConfigList, body, "groups").groups:
-        yield GROUP, config.group, CREATE | UPDATE
+    for group in dict.fromkeys(_texts(body, "groupConfigList", "groupName")):
+        yield GROUP, group, CREATE | UPDATE
 
 
 # The table
 
 
-def _topic(actions: Action, field: str = "topic", **options: bool) -> FieldNeed:
-    return FieldNeed(TOPIC, field, actions, **options)
+def _topic(actions: Action, field: str = "topic", *, is_optional: bool = False, is_list: bool = False) -> FieldNeed:
+    return FieldNeed(TOPIC, field, actions, is_optional, is_list)
 
 
-def _group(actions: Action, field: str = "consumerGroup", **options: bool) -> FieldNeed:
-    return FieldNeed(GROUP, field, actions, **options)
+def _group(
+    actions: Action, field: str = "consumerGroup", *, is_optional: bool = False, is_list: bool = False
+) -> FieldNeed:
+    return FieldNeed(GROUP, field, actions, is_optional, is_list)
 
 
 def _cluster(actions: Action, field: str = "clusterName") -> FieldNeed:
@@ -256,7 +272,10 @@ ROWS: Mapping[int, CodeRow] = {
     Code.POLLING_INFO: _row(_group(GET), _topic(GET)),
     Code.BATCH_ACK_MESSAGE: CodeRow(body=_acks),
     # Routes
-    Code.GET_ROUTEINFO_BY_TOPIC: _row(_topic(PUB | SUB | GET)),
+    # A client that sends to a new topic looks up the template of topics first.
+    Code.GET_ROUTEINFO_BY_TOPIC: CodeRow(
+        (FieldNeed(TOPIC, "topic", PUB | SUB | GET, free_name=names.AUTO_CREATE_TOPIC),), is_free=True
+    ),
     # Topics
     Code.UPDATE_AND_CREATE_TOPIC: _row(_topic(CREATE)),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: CodeRow(body=_new_topics),
@@ -301,8 +320,7 @@ ROWS: Mapping[int, CodeRow] = {
             *(Code.GET_KVLIST_BY_NAMESPACE, Code.GET_BROKER_CLUSTER_INFO, Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
             *(Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, Code.GET_UNIT_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_TOPIC_LIST),
             *(Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, Code.GET_NAMESRV_CONFIG, Code.GET_ALL_MESSAGE_REQUEST_MODE),
-            *(Code.GET_BROKER_HA_STATUS, Code.GET_TIMER_CHECK_POINT, Code.CONTROLLER_GET_SYNC_STATE_DATA),
-            Code.GET_BROKER_EPOCH_CACHE,
+            *(Code.GET_BROKER_HA_STATUS, Code.GET_TIMER_CHECK_POINT, Code.GET_BROKER_EPOCH_CACHE),
         ),
         _READ_CLUSTER,
     ),
@@ -312,10 +330,12 @@ ROWS: Mapping[int, CodeRow] = {
             *(Code.DELETE_EXPIRED_COMMITLOG, Code.SET_MESSAGE_REQUEST_MODE, Code.PUT_KV_CONFIG, Code.DELETE_KV_CONFIG),
             *(Code.WIPE_WRITE_PERM_OF_BROKER, Code.ADD_WRITE_PERM_OF_BROKER, Code.DELETE_TOPIC_IN_NAMESRV),
             *(Code.REGISTER_TOPIC_IN_NAMESRV, Code.UPDATE_NAMESRV_CONFIG, Code.EXCHANGE_BROKER_HA_INFO),
-            Code.CONTROLLER_ELECT_MASTER,
+            *(Code.CONTROLLER_ELECT_MASTER, Code.NOTIFY_BROKER_ROLE_CHANGED),
         ),
         _CHANGE_CLUSTER,
     ),
+    # The members of a replica group report with it which tables they have saved.
+    Code.CONTROLLER_GET_SYNC_STATE_DATA: CodeRow(cluster=GET, update_field=TABLES_FIELD),
     # A cluster that the request names: one name server serves brokers of several
     **dict.fromkeys(
         (Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT),

@@ -25,6 +25,7 @@ class Backpressure:
         self._write_buffer_drained = asyncio.Event()
         self.is_reading_paused = False
         self.is_writing_paused = False
+        self._paused_at = 0.0
 
     def lose_connection(self, lost: Connection) -> None:
         """Refer to a stand-in from now on: the connection has ended."""
@@ -45,13 +46,18 @@ class Backpressure:
         if not transport.is_closing():
             transport.resume_reading()
 
-    def pause_writing(self) -> None:
-        """Note that the write buffer is full."""
+    def pause_writing(self, now: float) -> None:
+        """Note that the write buffer is full, at the event loop's time `now`."""
         self.is_writing_paused = True
+        self._paused_at = now
 
-    def resume_writing(self) -> None:
+    def resume_writing(self, now: float) -> None:
         """Note that the write buffer has room, and wake the callers of `wait_until_drained`."""
         self.is_writing_paused = False
+        if now - self._paused_at > self._flow.limits.slow_seconds:
+            from orbitlog.remoting.slow_requests import report_write  # most servers never need it
+
+            report_write(self._connection, now - self._paused_at)
         self._write_buffer_drained.set()
 
     async def wait_until_drained(self) -> None:

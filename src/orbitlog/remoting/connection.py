@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
         self._end_callbacks: list[Callable[[Connection], object]] = []
         self._takes_no_more = False
         self._closes_when_answered = False
-        self._active_at = self._opened_at = self._loop.time()
+        self.active_at = self._opened_at = self._loop.time()
         self.remote_address: Address = ("", 0)
         self.local_address: Address = ("", 0)
         self.descriptor = -1
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
 
     def idle_seconds(self, now: float) -> float:
         """Return for how long nothing was read, at the event loop's time `now`."""
-        return now - self._active_at
+        return now - self.active_at
 
     def age_seconds(self, now: float) -> float:
         """Return the time since the connection was opened, at the event loop's time `now`."""
@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
         self.is_secured = True
 
     def data_received(self, data: bytes) -> None:
-        self._active_at = self._loop.time()
+        self.active_at = self._loop.time()
         if self._takes_no_more:
             return
         incoming = self.incoming
@@ -287,13 +287,13 @@ class Connection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        self._backpressure.pause_writing()
+        self._backpressure.pause_writing(self._loop.time())
         self._backpressure.pause_reading(self._transport)
         self.count_unsent()
 
     def resume_writing(self) -> None:
-        self._active_at = self._loop.time()
-        self._backpressure.resume_writing()
+        self.active_at = self._loop.time()
+        self._backpressure.resume_writing(self.active_at)
         self.count_unsent()
         self.resume()
 
@@ -319,7 +319,11 @@ class Connection(asyncio.Protocol):
                 log.exception("callback at the end of the connection to %s failed", self.peer)
 
     def _close_malformed(self) -> None:
-        """Close a connection that sent a malformed frame, after the requests before it are answered."""
+        """Close a connection that sent a malformed frame, after the requests before it are answered.
+
+        Long polls are answered now: this end reads no more, so it would not notice that the peer has gone.
+        """
+        self._loop.call_soon(self._call_back, self._end_callbacks)
         if self._takes_no_more:
             return
         if self._flow.garbage.is_worth_a_line():

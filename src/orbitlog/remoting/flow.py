@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from orbitlog.formats.java import INT_MAX
@@ -40,6 +41,10 @@ class RemotingLimits(NamedTuple):
     idle_seconds: float = 120.0
     first_frame_seconds: float = math.inf
     half_closed_seconds: float = 0.5
+    slow_seconds: float = math.inf
+    """Requests that take longer are logged."""
+    last_append_ms: Callable[[], int] = int
+    """Returns when the log was appended to last, in milliseconds since 1970; 0 for a server without a log."""
 
 
 class Repeated:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 from collections.abc import Callable
 
@@ -20,6 +21,8 @@ def guarded_limits(
     connections: int,
     idle_seconds: float = 120.0,
     message_bytes: Callable[[], int] | None = None,
+    slow_ms: int = 0,
+    last_append_ms: Callable[[], int] = int,
 ) -> RemotingLimits:
     """Return the limits of a broker or name server; `message_bytes` returns a broker's `maxMessageSize`."""
     return RemotingLimits(
@@ -34,6 +37,8 @@ def guarded_limits(
         first_frame_seconds=float(limits[keys.FIRST_FRAME_SECONDS]),
         descriptors=descriptors_for_connections(limits[keys.DESCRIPTOR_RESERVE]),
         idle_seconds=idle_seconds,
+        slow_seconds=slow_ms / 1000 if slow_ms else math.inf,
+        last_append_ms=last_append_ms,
     )
 
 

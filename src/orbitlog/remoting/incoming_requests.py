@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from time import monotonic
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
 
 from orbitlog.errors import RequestRefused, WireError
 from orbitlog.remoting.flow import FRAMES_PER_WRITE, LARGE_FRAME_BYTES, Flow
+from orbitlog.remoting.loop_slices import loop_turns
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, encode_command, response_to
 from orbitlog.wire.frames import REFUSED, Frame, FrameDecoder
@@ -42,6 +46,17 @@ HELD: Final = _NoAnswer.HELD
 Such a request keeps neither its body nor its fields. It counts as unanswered, but it delays no other request.
 """
 
+
+class LongPoll:
+    """An answer that its handler delays on purpose until there is news: the wait is not reported as slow."""
+
+    def __init__(self, answer: Awaitable[Answer]) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        return self._answer.__await__()
+
+
 Answer = Command | bytes | _NoAnswer | None
 Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
 FastPath = Callable[["Connection", deque[Frame], list[bytes]], None]
@@ -59,7 +74,11 @@ REQUESTS_PER_TURN = 64
 
 A read can have thousands of them. Requests that the fast path serves do not count.
 """
-_REQUEST_BYTES = 512  # approximate memory of a request without its body
+TURN_SECONDS = 0.001
+"""Time after which a connection gives way even if it had fewer: most requests take some tens of microseconds."""
+_now_s = time.perf_counter
+_REQUEST_BYTES = 512  # approximate memory of a request without its body and a long header
+_HEADER_BYTES = 2 * 1024
 
 
 class IncomingRequests:
@@ -88,6 +107,8 @@ class IncomingRequests:
         # A list while the backlog is being handled: responses are collected and leave in one write. None otherwise.
         self._batch: list[bytes] | None = None
         self._in_flight: dict[int, Command] = {}  # by id(): two requests may have the same opaque number
+        self._long_headers: dict[int, int] = {}  # bytes by id() of those requests in flight that have one
+        self._header_bytes = 0  # of the request being handled, if it is long
         self._handling: Command | None = None  # the request given to the handler last, until it is answered
         self.owed_count = 0  # requests in flight of which only the number is kept
         self._in_flight_max = flow.limits.unanswered_per_connection  # minus `owed_count`
@@ -174,6 +195,7 @@ class IncomingRequests:
         self.backlog.clear()
         self._answer_callbacks.clear()
         self._in_flight = {}
+        self._long_headers = {}
         self.owed_count = 0
 
     # Requests
@@ -185,18 +207,21 @@ class IncomingRequests:
         batch: list[bytes] = []
         self._batch = batch
         backlog, fast_path, connection = self.backlog, self.fast_path, self._connection
-        left = REQUESTS_PER_TURN
+        left, stop_s = REQUESTS_PER_TURN, 0.0
         try:
             while backlog and not self.is_congested:
                 if fast_path is not None:
                     fast_path(connection, backlog, batch)
                 count = len(batch)
                 if backlog and count < FRAMES_PER_WRITE:
-                    if not left:
-                        asyncio.get_running_loop().call_soon(connection.resume)
+                    if not left or (stop_s and _now_s() >= stop_s):
+                        loop_turns().add(connection.remote_address[0], connection.resume)
                         break
                     left -= 1
-                    self._take(backlog.popleft())
+                    frame = backlog.popleft()
+                    if backlog and not stop_s:  # a read of one request needs no clock
+                        stop_s = _now_s() + TURN_SECONDS
+                    self._take(frame)
                     count = len(batch)
                 if backlog and (count >= FRAMES_PER_WRITE or (count and len(batch[-1]) > LARGE_FRAME_BYTES)):
                     connection.write_frames(batch)
@@ -206,13 +231,17 @@ class IncomingRequests:
             self._batch = None
             if batch:
                 connection.write_frames(batch)
+            limits = self._flow.limits
+            if monotonic() - connection.active_at > limits.slow_seconds:
+                slow_requests().report_turn(connection, self._handling, limits.last_append_ms())
 
     def _take(self, frame: Frame) -> None:
         command = self.decoder.decode(frame)
-        if (frame[0] >= REFUSED or len(frame[1]) + len(frame[2]) > UNCHECKED_BYTES) and self._is_refused(
-            frame, command
-        ):
-            return
+        self._header_bytes = 0
+        if frame[0] >= REFUSED or len(frame[1]) + len(frame[2]) > UNCHECKED_BYTES:
+            if self._is_refused(frame, command):
+                return
+            self._header_bytes = len(frame[1])
         if command.flag & FLAG_RESPONSE:
             self._outgoing.receive(command)
         else:
@@ -258,10 +287,13 @@ class IncomingRequests:
             self._flow.start(asyncio.get_running_loop().create_task(self._answer_when_ready(request, answer)))
 
     async def _answer_when_ready(self, request: Command, pending: Awaitable[Answer]) -> None:
+        started_s, slow_s = monotonic(), self._flow.limits.slow_seconds
         try:
             answer = await pending
         except Exception as error:  # noqa: BLE001 - a request boundary: the failure is the answer
             answer = failure_answer(self._connection, request, error)
+        if (waited_s := monotonic() - started_s) > slow_s and not isinstance(pending, LongPoll):
+            slow_requests().report_awaited(self._connection, request, waited_s)
         if isinstance(answer, _READY):
             self._connection.respond(request, answer)
         elif answer is NO_ANSWER or request.flag & FLAG_ONEWAY:
@@ -282,6 +314,10 @@ class IncomingRequests:
     def _hold(self, request: Command) -> None:
         """Count a request as in flight. Keeping it also keeps its id() from being reused."""
         self._in_flight[id(request)] = request
+        if self._header_bytes > _HEADER_BYTES:
+            # Fields of it are kept as text, and often a second time as a list.
+            self._long_headers[id(request)] = 2 * self._header_bytes
+            self._memory.add_work(2 * self._header_bytes)
         self._memory.add_work(_counted_bytes(request))
 
     def _park(self, request: Command) -> None:
@@ -302,7 +338,8 @@ class IncomingRequests:
                 self._in_flight_max -= 1
                 self._memory.add_held(-1)
             else:
-                self._memory.remove_work(_counted_bytes(request))
+                header_bytes = self._long_headers.pop(id(request), 0) if self._long_headers else 0
+                self._memory.remove_work(_counted_bytes(request) + header_bytes)
 
     def _send(self, frame: bytes) -> None:
         if self._batch is not None:
@@ -311,15 +348,21 @@ class IncomingRequests:
             self._connection.write_frames([frame])
 
 
+def slow_requests() -> ModuleType:
+    """Import the report of slow requests, which most servers never need."""
+    from orbitlog.remoting import slow_requests as reports
+
+    return reports
+
+
 def _counted_bytes(request: Command) -> int:
     return len(request.body) + _REQUEST_BYTES
 
 
 def failure_answer(connection: Connection, request: Command, error: Exception) -> Command:
     """Return the response to a request whose handler raised: the code of a refusal, otherwise SYSTEM_ERROR."""
-    if isinstance(error, RequestRefused):
-        return response_to(request, error.code, error.remark)
-    from orbitlog.remoting.error_ids import error_remark  # most servers never need it
+    from orbitlog.remoting.error_ids import failed_answer, refusal_answer  # imported with the first error
 
-    remark = error_remark(error, "request %d from %s failed", request.code, connection.peer)
-    return response_to(request, ResponseCode.SYSTEM_ERROR, remark)
+    if isinstance(error, RequestRefused):
+        return refusal_answer(connection.peer, request, error)
+    return failed_answer(connection.peer, request, error)

@@ -1,4 +1,4 @@
-"""Request dispatch: calls the handler of each request code, and refuses unknown codes at once.
+"""Request dispatch: calls the handler of each request code, refuses unknown codes at once, lets long requests wait.
 
 A 5.x tool tries which codes a server supports; without a response each try would take its timeout of seconds. Mirrors
 Java `NettyRemotingAbstract.processRequestCommand`.
@@ -9,14 +9,32 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections import Counter, deque
 from collections.abc import Awaitable, Mapping
 
 from orbitlog.errors import RequestRefused
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.wire.codes import ResponseCode
+from orbitlog.settings.limits import LONG_REQUESTS, LONG_REQUESTS_PER_ADDRESS, Limits
+from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
 
 log = logging.getLogger(__name__)
+
+LONG_CODES = frozenset(
+    (
+        RequestCode.QUERY_MESSAGE,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.REGISTER_BROKER,
+        RequestCode.GET_TOPIC_STATS_INFO,
+        RequestCode.GET_CONSUME_STATS,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.QUERY_CONSUME_TIME_SPAN,
+        RequestCode.GET_BROKER_CONSUME_STATS,
+        RequestCode.QUERY_ASSIGNMENT,
+    )
+)
+_Waiting = tuple[Connection, asyncio.Future[None]]
 
 
 class Dispatch:
@@ -80,3 +98,98 @@ async def refuse_later(error: RequestRefused, delay_s: float) -> Answer:
     """Refuse a request after some seconds: the peer fails to authenticate too often."""
     await asyncio.sleep(delay_s)
     raise error
+
+
+class LongRequests:
+    """The requests of `LONG_CODES` that one server handles now, and those that wait undecoded; addresses take turns.
+
+    A list in a request, or the JSON of a response, takes ten times the memory of its bytes and more. Its steps
+    alternate with those of other requests (`loop_slices`): without a limit thousands of them would be half done.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._count = 0
+        self._counts: Counter[str] = Counter()  # by client address
+        self._waiting: dict[str, deque[_Waiting]] = {}  # by client address, in the order of turns
+        self._watched: set[Connection] = set()
+        self.count_max = 0
+
+    def table(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """Return handlers of which those of `LONG_CODES` wait for their turn."""
+        return {code: self._in_turn(handler) if code in LONG_CODES else handler for code, handler in handlers.items()}
+
+    def _in_turn(self, handler: Handler) -> Handler:
+        async def handle(connection: Connection, request: Command) -> Answer:
+            address = connection.remote_address[0]
+            if self._waiting.get(address) or not self._has_room(address):
+                await self._wait(connection, address)
+            else:
+                self._admit(address)
+            try:
+                answer = handler(connection, request)
+                return await answer if isinstance(answer, Awaitable) else answer
+            finally:
+                self._release(address)
+
+        return handle
+
+    def _has_room(self, address: str) -> bool:
+        limits = self._limits
+        return self._count < limits[LONG_REQUESTS] and self._counts[address] < limits[LONG_REQUESTS_PER_ADDRESS]
+
+    def _admit(self, address: str) -> None:
+        self._count += 1
+        self._counts[address] += 1
+        self.count_max = max(self.count_max, self._count)
+
+    async def _wait(self, connection: Connection, address: str) -> None:
+        """Return when the request is admitted; raise an error if its connection has closed."""
+        is_all = self._count >= self._limits[LONG_REQUESTS]
+        self._limits.reach(LONG_REQUESTS if is_all else LONG_REQUESTS_PER_ADDRESS)
+        if connection not in self._watched:
+            self._watched.add(connection)
+            connection.on_close(self._connection_closed)
+        admitted = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(address, deque()).append((connection, admitted))
+        try:
+            await admitted
+        except asyncio.CancelledError:
+            if admitted.done() and not admitted.cancelled() and admitted.exception() is None:
+                self._release(address)
+            raise
+
+    def _connection_closed(self, connection: Connection) -> None:
+        """Drop its waiting requests: no response can be sent, and the memory budget has forgotten the connection."""
+        self._watched.discard(connection)
+        address = connection.remote_address[0]
+        left: deque[_Waiting] = deque()
+        for waiting in self._waiting.pop(address, ()):
+            if waiting[0] is not connection:
+                left.append(waiting)
+            elif not waiting[1].done():
+                waiting[1].set_exception(RequestRefused(ResponseCode.SYSTEM_ERROR, "the connection is closed"))
+        if left:
+            self._waiting[address] = left
+
+    def _release(self, address: str) -> None:
+        self._count -= 1
+        self._counts[address] -= 1
+        if not self._counts[address]:
+            del self._counts[address]
+        for other in list(self._waiting):
+            if self._count >= self._limits[LONG_REQUESTS]:
+                return
+            self._admit_first(other)
+
+    def _admit_first(self, address: str) -> None:
+        """Admit a waiting request of an address if it may have one more; its turn ends then."""
+        while (waiting := self._waiting.get(address)) and self._has_room(address):
+            _, admitted = waiting.popleft()
+            del self._waiting[address]
+            if waiting:
+                self._waiting[address] = waiting
+            if not admitted.done():
+                self._admit(address)
+                admitted.set_result(None)
+                return

@@ -17,6 +17,7 @@ import pytest
 from orbitlog.errors import BadRequest, ConnectionLost, RequestRefused, RequestTimeout
 from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
 from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.incoming_requests import LongPoll
 from orbitlog.remoting.memory_budget import MemoryLimits
 from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
@@ -726,3 +727,25 @@ def test_malformed_frame_in_the_backlog_closes_the_connection() -> None:
             assert len(held) == 1
 
     run(test())
+
+
+@pytest.mark.parametrize(("is_poll", "slow"), [(False, 1), (True, 0)])
+def test_wait_of_a_long_poll_is_not_a_slow_request(is_poll: bool, slow: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def answer(asked: Command) -> Answer:
+        await asyncio.sleep(0.1)
+        return response_to(asked, 0)
+
+    def handler(_: Connection, asked: Command) -> object:
+        return LongPoll(answer(asked)) if is_poll else answer(asked)
+
+    async def test() -> None:
+        async with (
+            serving(handler, RemotingLimits(slow_seconds=0.02)) as server,  # type: ignore[arg-type]
+            raw_client(server) as client,
+        ):
+            await client.send(request(1))
+            assert [each.opaque for each in await client.answers(1)] == [1]
+
+    with caplog.at_level(logging.WARNING):
+        run(test())
+    assert sum("slow request" in record.getMessage() for record in caplog.records) == slow

@@ -119,3 +119,18 @@ def test_failed_request_is_recorded_as_such(tmp_path, audit):
 
     (line,) = lines(tmp_path)
     assert (line["decision"], line["account"], line["reason"]) == ("failed", "ann", "The user is existed")
+
+
+def test_files_are_rotated_by_size_and_stay_private(tmp_path, clock, monkeypatch):
+    monkeypatch.setattr(audit_log, "FILE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(audit_log, "FILES_KEPT", 3)
+    audit = AuditLog(tmp_path / "access.log", lambda: clock[0])
+    for number in range(40):
+        audit.write(AccessEvent(True, f"account-{number}", "10.0.0.1", 3001, ("Cluster:C",)))
+    audit.close()
+
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == ["access.log", "access.log.1", "access.log.2", "access.log.3"]
+    assert all(file.stat().st_size <= 1_000 and not file.stat().st_mode & 0o007 for file in files)
+    kept = [json.loads(line)["account"] for file in reversed(files) for line in file.read_text().splitlines()]
+    assert kept == [f"account-{number}" for number in range(40 - len(kept), 40)]

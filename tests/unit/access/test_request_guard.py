@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from orbitlog.access import request_guard
 from orbitlog.access.access_model import Account, Action, PolicyEntry, Resource
 from orbitlog.access.request_guard import AccessPolicy, RequestGuard
-from orbitlog.access.request_needs import RequestParts
+from orbitlog.access.request_needs import RequestParts, needs_of
 from orbitlog.access.request_signature import signature_of
 from orbitlog.access.source_addresses import white_address
 from orbitlog.errors import RequestRefused
@@ -151,12 +151,38 @@ def test_refusals_and_administrative_requests_are_reported_without_secrets(guard
     assert guard.refused_count == 1
 
 
+def needs(code, **fields):
+    return needs_of(RequestParts(code, fields, b""), "C", lambda _: None)
+
+
 def test_explanation_names_the_deciding_entry(guard):
-    (decision,) = guard.explain("bob", RequestParts(310, {"b": "T"}, b""), "10.0.0.1")
+    (decision,) = guard.explain("bob", needs(310, b="T"), "10.0.0.1")
 
     assert decision.is_allowed
     assert decision.reason == "custom policy: Allow Pub on Topic:T"
-    assert not guard.explain("eve", RequestParts(310, {"b": "T"}, b""), "10.0.0.1")[0].is_allowed
+    assert not guard.explain("eve", needs(310, b="T"), "10.0.0.1")[0].is_allowed
+    assert [one.is_allowed for one in guard.explain("bob", needs(11, topic="T", consumerGroup="g"), "")] == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("ip", ["10.0.0.1", "10.0.0.2", "10.0.0.3"])
+@pytest.mark.parametrize("name", ["bob", "white", "eve", ""])
+@pytest.mark.parametrize("request_needs", [(310, {"b": "T"}), (310, {"b": "U"}), (25, {})])
+def test_explanation_is_the_verdict_on_a_request_with_a_valid_signature(ip, name, request_needs):
+    accounts = {**ACCOUNTS, "white": Account("white", "secret-4", white_address="10.0.0.2", is_plain=True)}
+    guard = RequestGuard(AccessPolicy(accounts, (white_address("10.0.0.1"),)), cluster="C")
+    code, fields = request_needs
+    secret = accounts[name].secret if name in accounts else "secret"
+    is_admitted = guard.is_admitted(code, signed(name, secret, **fields), b"", ip)
+
+    decisions = guard.explain(name, needs(code, **fields), ip)
+
+    assert all(decision.is_allowed for decision in decisions) == is_admitted
+    assert ("white address" in decisions[0].reason) == (
+        code == 310 and (ip == "10.0.0.1" or (name, ip) == ("white", "10.0.0.2"))
+    )
 
 
 @given(

@@ -36,13 +36,13 @@ def test_a_wait_for_the_write_buffer_ends_when_it_drains_or_the_connection_close
         connection = Mock(is_closed=False)
         backpressure = Backpressure(connection, Flow(RemotingLimits()))
         await backpressure.wait_until_drained()
-        backpressure.pause_writing()
+        backpressure.pause_writing(0.0)
         waiting = asyncio.ensure_future(backpressure.wait_until_drained())
         await asyncio.sleep(0)
         assert not waiting.done()
-        backpressure.resume_writing()
+        backpressure.resume_writing(0.0)
         await waiting
-        backpressure.pause_writing()
+        backpressure.pause_writing(0.0)
         waiting = asyncio.ensure_future(backpressure.wait_until_drained())
         await asyncio.sleep(0)
         connection.is_closed = True

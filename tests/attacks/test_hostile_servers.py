@@ -1,0 +1,103 @@
+"""Servers that are hostile to a client: huge routes, long bodies, senseless offsets, answers in tiny pieces."""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+import pytest
+
+import orbitlog
+from orbitlog.errors import LimitExceeded, WireError
+from orbitlog.pipeline.sources.broker_stores import OptionError
+from orbitlog.pipeline.sources.read_plan import ClusterShape, QueueRange, plan_tasks
+from orbitlog.replication.group.etcd_gateway import EtcdGateway
+from orbitlog.wire.bodies.body_json import decode_body, read_body
+from orbitlog.wire.bodies.route_bodies import ROUTE_BROKERS_MAX, ROUTE_QUEUES_MAX, TopicRoute
+from tests.support.hostile_server import hostile_server
+from tests.support.work_counters import peak_bytes_of, steps_of
+
+ROUTE = 105
+
+
+def route(queue_count: int = 4, *, brokers: int = 1, order: str = "") -> bytes:
+    names = [f"b{number}" for number in range(brokers)]
+    data: dict[str, object] = {
+        "brokerDatas": [{"brokerName": name, "brokerAddrs": {"0": "127.0.0.1:1"}} for name in names],
+        "queueDatas": [{"brokerName": "b0", "readQueueNums": queue_count, "writeQueueNums": queue_count, "perm": 6}],
+    }
+    return orjson.dumps({**data, "orderTopicConf": order} if order else data)
+
+
+HUGE = {
+    "queues": route(2**31 - 1),
+    "ordered queues": route(order="b0:99999;" * (ROUTE_QUEUES_MAX // 99_999 + 1)),
+    "brokers": route(brokers=ROUTE_BROKERS_MAX + 1),
+    "values": b"{x:[" + b'"\\n",' * 500_000 + b"1]}",
+    "escapes": b"{x:'" + b"\\n" * 2_100_000 + b"'}",
+}
+
+
+@pytest.mark.parametrize("body", HUGE.values(), ids=HUGE.keys())
+def test_huge_route_is_refused_without_an_object_for_each_entry(body: bytes) -> None:
+    async def send() -> None:
+        async with (
+            hostile_server(lambda code: (0, {}, body if code == ROUTE else b"{}")) as address,
+            orbitlog.connect(address) as mq,
+        ):
+            with pytest.raises(LimitExceeded):
+                await mq.send("T", b"x", timeout=3)
+
+    assert peak_bytes_of(lambda: asyncio.run(send())) < 32 * 1024 * 1024 + 8 * len(body)
+
+
+def test_integer_keys_of_old_servers_are_read_at_any_length_without_work() -> None:
+    addresses = b",".join(b'%d:"127.0.0.1:1"' % number for number in range(100_000))
+    body = b'{"brokerDatas":[{"brokerName":"b","brokerAddrs":{%b}}]}' % addresses
+    assert steps_of(lambda: read_body(body)) < 100
+    assert len(decode_body(TopicRoute, body).brokers[0].addresses) == 100_000
+
+
+def test_digits_in_texts_are_no_keys() -> None:
+    long = "n" * 20_000
+    for text in ("a,1:b", "{2:", ",3:", "4:5"):
+        body = b'{"brokerDatas":[{"brokerName":"%b","brokerAddrs":{0:"%b",-1:"z"}}]}' % (long.encode(), text.encode())
+        (broker,) = decode_body(TopicRoute, body).brokers
+        assert (broker.broker_name, broker.addresses) == (long, {0: text, -1: "z"})
+
+
+def test_senseless_offsets_of_a_broker_are_refused_before_they_are_planned() -> None:
+    shape = ClusterShape("b")
+    ranges = [QueueRange(shape, "T", 0, 0, 10), QueueRange(shape, "T", 1, 0, 2**62)]
+    with pytest.raises(OptionError, match=r"0 to 4611686018427387904 of queue 1 of T at b"):
+        plan_tasks(ranges)
+
+
+def test_answer_of_etcd_in_tiny_chunks_leaves_turns_to_others() -> None:
+    async def run() -> int:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 40_000)
+            writer.write(b"100001\r\n")  # more than an answer may have
+            await reader.read()
+            writer.close()
+
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        counting = asyncio.create_task(count_turns())
+        with pytest.raises(WireError, match="chunk of 1048577 bytes"):
+            await EtcdGateway([f"http://127.0.0.1:{port}"], timeout_s=30).call("/v3/kv/range", {})
+        counting.cancel()
+        server.close()
+        await asyncio.sleep(0.05)
+        return turns
+
+    assert asyncio.run(run()) >= 400
