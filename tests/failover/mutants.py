@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,27 @@ def cut_not_on_disk(patch: Patch) -> None:
 
 def no_leaving_after_lost_bytes(patch: Patch) -> None:
     patch.setattr(GroupMember, "_must_leave", lambda member, state: False)
+
+
+def new_store_taken_for_a_whole_one(patch: Patch) -> None:
+    create = GroupMember.__init__
+
+    def forgetful(member: GroupMember, *words: Any, **options: Any) -> None:
+        create(member, *words, **{**options, "is_new": False, "lost_bytes": False})
+
+    patch.setattr(GroupMember, "__init__", forgetful)
+
+
+def founder_without_a_note(patch: Patch) -> None:
+    """A founder that is killed before it knows of its election is a member that has lost its store, at its start."""
+    found = GroupMember._found_group
+
+    def unnoted(member: GroupMember) -> None:
+        is_new, member._is_new = member._is_new, False
+        found(member)
+        member._is_new = is_new
+
+    patch.setattr(GroupMember, "_found_group", unnoted)
 
 
 def loss_forgotten_at_the_next_start(patch: Patch) -> None:
@@ -147,19 +169,64 @@ def tail_not_kept(patch: Patch) -> None:
     patch.setattr(Following, "_cut", cut)
 
 
+def member_joins_without_tables(patch: Patch) -> None:
+    eligible = MasterTerm.eligible
+
+    def without_tables(term: MasterTerm, confirmed_to: int) -> list[int]:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(MasterTerm, "has_tables", lambda *_: True)
+            return list(eligible(term, confirmed_to))
+
+    patch.setattr(MasterTerm, "eligible", without_tables)
+
+
+def change_of_tables_without_union(patch: Patch) -> None:
+    def are_tables_replicated(term: MasterTerm, number: int, proposed: frozenset[int]) -> bool:
+        return all(term.has_tables(member_id, number) for member_id in term.recorded)
+
+    patch.setattr(MasterTerm, "are_tables_replicated", are_tables_replicated)
+
+
+def tables_of_any_member_suffice(patch: Patch) -> None:
+    def are_tables_replicated(term: MasterTerm, number: int, proposed: frozenset[int]) -> bool:
+        others = term.required(proposed) - {term.member_id}
+        return not others or any(term.has_tables(member_id, number) for member_id in others)
+
+    patch.setattr(MasterTerm, "are_tables_replicated", are_tables_replicated)
+
+
+def tables_of_an_earlier_term_count(patch: Patch) -> None:
+    create = MasterTerm.__init__
+
+    def remember(term: MasterTerm, *words: Any, **options: Any) -> None:
+        create(term, *words, **{**options, "tables_number": 0})
+
+    patch.setattr(MasterTerm, "__init__", remember)
+
+
+TABLE_MUTANTS: tuple[Callable[[Patch], None], ...] = (
+    member_joins_without_tables,
+    change_of_tables_without_union,
+    tables_of_any_member_suffice,
+    tables_of_an_earlier_term_count,
+)
+"""Mutants of the tables beside the log, which runs with tables find."""
+
 FIRST_SEEDS: dict[Callable[[Patch], None], int] = {
     shrink_before_the_coordinator_agreed: 0,
     grow_without_union: 0,
     no_entry_for_an_epoch_without_bytes: 12,
     cut_not_on_disk: 46,
     no_leaving_after_lost_bytes: 17,
-    loss_forgotten_at_the_next_start: 2173,
+    new_store_taken_for_a_whole_one: 0,
+    founder_without_a_note: 0,
+    loss_forgotten_at_the_next_start: 7521,
     report_after_candidacy: 45,
     epoch_compared_with_at_least: 37,
     lease_used_as_permission: 0,
     lost_answer_taken_for_a_refusal: 17,
     restarted_master_keeps_its_epoch: 46,
-    new_member_without_the_epoch_start: 280,
+    new_member_without_the_epoch_start: 40,
     confirm_inside_a_record: 73,
     unflushed_bytes_reported: 13,
     election_keeps_the_epoch: 46,

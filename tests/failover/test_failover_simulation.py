@@ -9,7 +9,7 @@ import pytest
 
 from orbitlog.testing.failover.failover_ledger import InvariantViolation
 from orbitlog.testing.failover.failover_runs import FailedRun, run_decisions, run_seed, shrunk
-from tests.failover.mutants import FIRST_SEEDS
+from tests.failover.mutants import FIRST_SEEDS, TABLE_MUTANTS
 
 STEPS = int(os.environ.get("ORBITLOG_FAILOVER_STEPS", "60000"))
 FIRST_SEED = int(os.environ.get("ORBITLOG_FAILOVER_SEED", "0"))
@@ -33,6 +33,30 @@ def test_group_keeps_its_invariants_under_random_faults() -> None:
     print(f"{steps} steps in {seed - FIRST_SEED} runs, {epochs} epochs, {kept_tails} kept tails, no violation")
     assert epochs > seed - FIRST_SEED, "no run had a failover"
     assert kept_tails, "no returning master had a tail to give up"
+
+
+def test_group_keeps_acknowledged_changes_of_tables_under_random_faults() -> None:
+    steps = changes = 0
+    seed = FIRST_SEED
+    while steps < STEPS // 4:
+        outcome = run_seed(seed, RUN_DECISIONS, with_tables=True)
+        if isinstance(outcome, FailedRun):
+            pytest.fail(f"{shrunk(outcome).report()}\nreproduce: ORBITLOG_FAILOVER_SEED={seed} make failover")
+        steps += outcome.steps
+        changes += outcome.acknowledged_changes
+        seed += 1
+    print(f"{steps} steps with tables in {seed - FIRST_SEED} runs, {changes} acknowledged changes, no violation")
+    assert changes > seed - FIRST_SEED, "hardly a change was acknowledged"
+
+
+@pytest.mark.parametrize("mutant", TABLE_MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_mutant_of_tables_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    assert any(
+        isinstance(run_seed(seed, MUTANT_DECISIONS, with_tables=True), FailedRun) for seed in range(MUTANT_SEEDS_MAX)
+    )
 
 
 @pytest.mark.parametrize("mutant", FIRST_SEEDS, ids=lambda mutant: mutant.__name__)

@@ -118,7 +118,8 @@ class MasterLink:
         if is_refused:
             self._pause_s = _PAUSE_MAX_S
         if reason != self._problem:
-            level = logging.ERROR if is_refused else logging.WARNING
+            # A lost master is a condition of the broker, which logs its begin and its end.
+            level = logging.ERROR if is_refused else logging.INFO
             log.log(level, "not following master %s, retrying: %s", self._address, reason)
         self._problem = reason
 

@@ -91,6 +91,14 @@ class Confirmed(NamedTuple):
     physical_offset: int
 
 
+class AskElection(NamedTuple):
+    """Ask a coordinator that elects masters itself for an election, then read the state."""
+
+
+class Resign(NamedTuple):
+    """Make a coordinator that elects masters itself depose this member."""
+
+
 class RoleChanged(NamedTuple):
     """The member has another role, or is master of another epoch."""
 
@@ -114,5 +122,7 @@ Action = (
     | SaveEpochs
     | RestartRecorded
     | Confirmed
+    | AskElection
+    | Resign
     | RoleChanged
 )

@@ -7,6 +7,7 @@ after the request was sent means that its outcome is unknown.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import ssl
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from orbitlog.errors import ConnectFailed, ConnectionLost, RemotingError, Reques
 
 _ANSWER_BYTES_MAX = 1024 * 1024
 _HEAD_BYTES_MAX = 64 * 1024
+_CHUNKS_PER_TURN = 100
 _UNAUTHENTICATED = 401
 
 
@@ -113,12 +115,14 @@ class EtcdGateway:
 async def _read_body(reader: asyncio.StreamReader, head: bytes) -> bytes:
     lowered = head.lower()
     if b"transfer-encoding: chunked" not in lowered:
-        data = await reader.read(_ANSWER_BYTES_MAX + 1)
+        data = bytearray(await reader.read(_ANSWER_BYTES_MAX + 1))
         while len(data) <= _ANSWER_BYTES_MAX and (more := await reader.read(_ANSWER_BYTES_MAX + 1 - len(data))):
             data += more
         return _bounded(data)
-    data = b""
-    while True:
+    data = bytearray()
+    for count in itertools.count(1):
+        if count % _CHUNKS_PER_TURN == 0:
+            await asyncio.sleep(0)  # chunks that have arrived are read without a pause, and so without a timeout
         text = (await reader.readuntil(b"\r\n")).split(b";")[0].strip()
         try:
             chunk_bytes = int(text, 16)
@@ -126,16 +130,17 @@ async def _read_body(reader: asyncio.StreamReader, head: bytes) -> bytes:
             raise WireError(f"etcd: {text[:20]!r} is not the size of a chunk") from None
         if not 0 <= chunk_bytes <= _ANSWER_BYTES_MAX:
             raise WireError(f"etcd: a chunk of {chunk_bytes} bytes, at most {_ANSWER_BYTES_MAX} are accepted")
-        data = _bounded(data + await reader.readexactly(chunk_bytes))
+        data += await reader.readexactly(chunk_bytes)
         await reader.readexactly(2)
-        if not chunk_bytes:
-            return data
+        if not chunk_bytes or len(data) > _ANSWER_BYTES_MAX:
+            break
+    return _bounded(data)
 
 
-def _bounded(data: bytes) -> bytes:
+def _bounded(data: bytearray) -> bytes:
     if len(data) > _ANSWER_BYTES_MAX:
         raise WireError(f"etcd: an answer of over {_ANSWER_BYTES_MAX} bytes")
-    return data
+    return bytes(data)
 
 
 def _status_of(head: bytes) -> int:
@@ -149,7 +154,7 @@ def _json_object(path: str, data: bytes) -> dict[str, Any]:
     try:
         answer = orjson.loads(data)
     except orjson.JSONDecodeError:
-        raise WireError(f"etcd {path}: the answer is not JSON: {data[:80]!r}") from None
+        raise WireError(f"etcd {path}: the answer is not JSON: {data[:200]!r}") from None
     if not isinstance(answer, dict):
         raise WireError(f"etcd {path}: the answer is not a JSON object: {data[:80]!r}")
     return answer

@@ -128,8 +128,8 @@ class Following:
         log, actions = self._context.log, self._context.actions
         if common < log.end:
             actions.append(KeepTail(log.history.last_epoch, common, log.end))
+            self._context.cut(common)
             actions.append(CutLog(common))
-            log.cut(common)
 
     def _save(self, history: EpochHistory) -> None:
         if self._context.set_history(history):

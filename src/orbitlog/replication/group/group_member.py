@@ -20,6 +20,11 @@ from orbitlog.replication.group.member_context import GroupLimits, MemberContext
 from orbitlog.replication.group.replica_log import ReplicaLog
 from orbitlog.wire.replication.epoch_frames import EpochReport, Handshake, HandshakeAnswer, TransferHead
 
+_LOST_STORE = (
+    "this store is new, but only this member was in sync: start it with its old store, or elect a member by `orbitlog"
+    " replica elect --force --accept-loss`"
+)
+
 
 class Role(StrEnum):
     """What a member does now."""
@@ -33,17 +38,21 @@ class Role(StrEnum):
 class GroupMember:
     """One member of a replica group.
 
-    `lost_bytes`: the machine stopped without a sync, so that bytes which were reported may be lost.
+    `lost_bytes`: the machine stopped without a sync, so that bytes which were reported may be lost. `is_new`: the store
+    has never been this member's; if the coordinator knows the member, an earlier store with all its bytes is lost.
     """
 
-    def __init__(self, member_id: int, limits: GroupLimits, log: ReplicaLog, *, lost_bytes: bool = False) -> None:
+    def __init__(
+        self, member_id: int, limits: GroupLimits, log: ReplicaLog, *, lost_bytes: bool = False, is_new: bool = False
+    ) -> None:
         self.context = MemberContext(member_id, limits, log)
         self.log = log
         self.role = Role.FENCED
         self.reason = "the coordinator has not answered yet"
         self.leadership: Leadership | None = None
         self.following: Following | None = None
-        self._lost_bytes = lost_bytes
+        self._lost_bytes = lost_bytes or is_new
+        self._is_new = is_new
         self._is_retired = False
         self._is_forced = False
         self._is_settling = False
@@ -68,7 +77,11 @@ class GroupMember:
             return False
         if limits.acks_alone and self.context.now_s >= self._lease_ends_s:
             return False
-        return len(leadership.term.recorded) >= limits.min_in_sync
+        return len(leadership.term.recorded) >= self._min_in_sync
+
+    @property
+    def _min_in_sync(self) -> int:
+        return self.context.limits.min_in_sync
 
     # The coordinator
 
@@ -113,6 +126,7 @@ class GroupMember:
     def proposal_lost(self, token: str) -> None:
         """Note that a proposal was not answered; it may have taken effect, or may do so later."""
         self.context.desk.lost(token)
+        self.context.pause_proposals()
         self.context.read_state()
 
     # Roles
@@ -128,8 +142,12 @@ class GroupMember:
                 self.leadership.adopt(state)
                 return
             self._step_down()
-        if context.desk.pending is not None or self._is_settling:
-            return
+        if context.desk.pending is None and not self._is_settling:
+            self._take_role(state)
+
+    def _take_role(self, state: GroupState | None) -> None:
+        """Take the role that a state gives this member, which is not master now."""
+        context = self.context
         if state is None:
             self._found_group()
         elif self._must_leave(state):
@@ -166,8 +184,11 @@ class GroupMember:
         if following is not None and following.master == state.master and following.epoch >= state.epoch:
             return
         self._stop_following()
-        self.following = Following(self.context, state.master, state.epoch)
+        self.following = self._make_following(state.master, state.epoch)
         self._set_role(Role.SLAVE)
+
+    def _make_following(self, master: int, epoch: int) -> Following:
+        return Following(self.context, master, epoch)
 
     def _stop_following(self) -> None:
         if self.following is not None:
@@ -180,19 +201,22 @@ class GroupMember:
         """Return whether this member must leave the in-sync set before it does anything else.
 
         A member outside of the set also records its restart: the master may be about to add it for reports from before
-        it. The only member of the set stays: it has what is left.
+        it. The only member of the set stays: it has what is left. With a new store it has nothing, and serves only
+        after a forced election.
         """
         if not self._lost_bytes:
             return False
-        if state.in_sync == {self.context.member_id} or (
-            self._is_retired and self.context.member_id not in state.in_sync
+        me, token = self.context.member_id, self._election_token
+        is_forced = bool(token) and state.token == token and state.master == me
+        if (state.in_sync == {me} and (is_forced or not self._is_new)) or (
+            self._is_retired and me not in state.in_sync
         ):
             self._forget_loss()
             return False
         return True
 
     def _forget_loss(self) -> None:
-        self._lost_bytes = False
+        self._lost_bytes = self._is_new = False
         if not self._is_retired:
             self.actions.append(RestartRecorded())
 
@@ -205,6 +229,9 @@ class GroupMember:
             self._act()
             return
         self._stop_following()
+        if state.in_sync == {self.context.member_id}:
+            self._set_role(Role.FENCED, _LOST_STORE)
+            return
         if not self._is_retired:
             self._set_role(Role.FENCED, "bytes may be lost since the last start; leaving the in-sync set")
         self._election_token = desk.next_token()
@@ -264,12 +291,7 @@ class GroupMember:
     def log_settled(self, end: int) -> None:
         """Propose this member as master, now that its log ends with a whole record."""
         context, desk = self.context, self.context.desk
-        self._is_settling = False
-        context.log.cut(end)
-        context.log.flushed_to = end
-        history = context.log.history.up_to(end)
-        if context.set_history(history):
-            self.actions.append(SaveEpochs(history.entries))
+        self._note_settled(end)
         state = desk.state
         if self._is_forced:
             self._is_forced = False
@@ -280,6 +302,14 @@ class GroupMember:
         else:
             self._set_role(Role.FENCED, "another master was elected")
             self._act()
+
+    def _note_settled(self, end: int) -> None:
+        self._is_settling = False
+        self.context.cut(end)
+        self.context.log.flushed_to = end
+        history = self.context.log.history.up_to(end)
+        if self.context.set_history(history):
+            self.actions.append(SaveEpochs(history.entries))
 
     def _elected(self, state: GroupState) -> GroupState:
         me = self.context.member_id
@@ -309,6 +339,9 @@ class GroupMember:
         if not self.log.is_empty or self.log.history.entries or self.context.limits.is_observer:
             self._set_role(Role.FENCED, "the coordinator has no state of this group, but this log is not empty")
         else:
+            if self._is_new:
+                # Noted before the group exists: a founder that is killed now is not a member that lost its store.
+                self._forget_loss()
             self._set_role(Role.CANDIDATE)
             self._propose_election(self._elected_alone(None), None)
 
@@ -340,6 +373,8 @@ class GroupMember:
         if member_id not in term.recorded or term.handover_to is not None:
             return False
         term.handover_to = member_id
+        if self.context.limits.copies_tables:
+            term.change_tables(self.context.now_s)  # the last progress of this master is copied first
         self.leadership.review()
         return True
 

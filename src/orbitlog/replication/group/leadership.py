@@ -20,7 +20,10 @@ class Leadership:
 
     def __init__(self, context: MemberContext, state: GroupState) -> None:
         self._context = context
-        self.term = MasterTerm(context.member_id, state.epoch, state.start, state.in_sync, context.now_s)
+        first = 1 if context.limits.copies_tables else 0
+        self.term = MasterTerm(
+            context.member_id, state.epoch, state.start, state.in_sync, context.now_s, tables_number=first
+        )
 
     # Connections
 
@@ -60,6 +63,11 @@ class Leadership:
         self.confirm()
         if follower.member_id not in self.term.recorded:
             self.review()
+
+    def tables_reported(self, member_id: int, number: int) -> None:
+        """Take the number of the last change of tables that a slave has saved."""
+        self.term.tables_reported(member_id, number, self._context.now_s)
+        self.review()
 
     def disconnected(self, connection: int) -> None:
         """Stop counting a connection."""
@@ -135,7 +143,7 @@ class Leadership:
         """Propose a change of the in-sync set, or the handover, if one is due and no proposal is open."""
         context, term = self._context, self.term
         desk = context.desk
-        if desk.pending is not None or desk.state is None:
+        if desk.pending is not None or desk.state is None or not context.may_propose:
             return
         if term.handover_to is not None:
             self._propose_handover(desk.state)
@@ -154,7 +162,7 @@ class Leadership:
         target = term.handover_to
         if target not in term.recorded:
             term.handover_to = None
-        elif context.log.confirmed_to == context.log.end:
+        elif context.log.confirmed_to == context.log.end and term.has_tables(target, term.tables_number):
             context.desk.open(
                 replace(
                     state,

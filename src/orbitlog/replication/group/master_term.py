@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+# A member that lacks bytes freezes the confirm offset, which copies of tables wait for. It is removed first.
+_TABLE_PATIENCES = 3
 # Ends of appends that wait for confirmation. Beyond it neighbours are merged, and confirmed together.
 _BOUNDARIES_MAX = 65536
 
@@ -33,7 +35,9 @@ class Follower:
 class MasterTerm:
     """One epoch of a master; `start` is the end of its log when it was elected."""
 
-    def __init__(self, member_id: int, epoch: int, start: int, in_sync: frozenset[int], now_s: float) -> None:
+    def __init__(
+        self, member_id: int, epoch: int, start: int, in_sync: frozenset[int], now_s: float, *, tables_number: int = 0
+    ) -> None:
         self.member_id = member_id
         self.epoch = epoch
         self.start = start
@@ -44,6 +48,10 @@ class MasterTerm:
         self._boundaries: deque[int] = deque((start,))
         self._absent_s: dict[int, float] = {}
         self._began_s = now_s
+        self.tables_number = tables_number
+        """Number of the last change of a table; at the start of a term no member has the first one."""
+        self._tables_of: dict[int, int] = {}
+        self._tables_lag_s: dict[int, float] = {}
 
     # Followers
 
@@ -91,25 +99,58 @@ class MasterTerm:
             boundary = self._boundaries.popleft()
         return boundary
 
+    # Tables beside the log
+
+    def change_tables(self, now_s: float) -> int:
+        """Return the number of a change of a table that is about to be replicated."""
+        for member_id in self.recorded:
+            if self.has_tables(member_id, self.tables_number):
+                self._tables_lag_s[member_id] = now_s
+        self.tables_number += 1
+        return self.tables_number
+
+    def tables_reported(self, member_id: int, number: int, now_s: float) -> None:
+        """Note that a member has saved the tables of this master as they were at a change, or later."""
+        if self._tables_of.get(member_id, 0) < number <= self.tables_number:
+            self._tables_of[member_id] = number
+            self._tables_lag_s[member_id] = now_s
+
+    def has_tables(self, member_id: int, number: int) -> bool:
+        """Return whether a member has the tables as they were at a change, or later."""
+        return member_id == self.member_id or self._tables_of.get(member_id, 0) >= number
+
+    def are_tables_replicated(self, number: int, proposed: frozenset[int]) -> bool:
+        """Return whether every required member has the tables as they were at a change, or later."""
+        return all(self.has_tables(member_id, number) for member_id in self.required(proposed))
+
+    def _lacks_tables(self, member_id: int, now_s: float, patience_s: float) -> bool:
+        if self.has_tables(member_id, self.tables_number):
+            return False
+        return now_s - self._tables_lag_s.get(member_id, self._began_s) > _TABLE_PATIENCES * patience_s
+
     # Members to add and to remove
 
     def stalled(self, now_s: float, patience_s: float) -> Iterator[int]:
-        """Yield in-sync members that have not had the whole log for longer than `patience_s`."""
+        """Yield in-sync members that have not had the whole log for longer than `patience_s`, or lack tables."""
         for member_id in self.recorded:
             if member_id == self.member_id:
                 continue
             follower = self.by_member.get(member_id)
             since_s = self._absent_s.get(member_id, self._began_s) if follower is None else follower.caught_up_s
-            if now_s - since_s > patience_s:
+            if now_s - since_s > patience_s or self._lacks_tables(member_id, now_s, patience_s):
                 yield member_id
 
     def eligible(self, confirmed_to: int) -> Iterator[int]:
         """Yield followers outside of the set that have everything that any master has acknowledged.
 
         Bytes that earlier masters acknowledged are before the start of this epoch, later ones before the confirm
-        offset.
+        offset. A member whose log was cut may have tables that are ahead of it, until it has copied those of this
+        master.
         """
         needed = max(confirmed_to, self.start)
         for follower in self.followers.values():
-            if not follower.is_learner and follower.acked_to >= needed and follower.member_id not in self.recorded:
-                yield follower.member_id
+            member_id = follower.member_id
+            if follower.is_learner or member_id in self.recorded or follower.acked_to < needed:
+                continue
+            if self.has_tables(member_id, self.tables_number):
+                yield member_id

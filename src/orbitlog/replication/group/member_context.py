@@ -14,7 +14,9 @@ class GroupLimits(NamedTuple):
     """Times and sizes of a member.
 
     `patience_s` is the time after which a master removes a member that does not have the whole log. A master with
-    `acks_alone` acknowledges without waiting for slaves, so that only its lease limits the loss at a failover.
+    `acks_alone` acknowledges without waiting for slaves, so that only its lease limits the loss at a failover. With
+    `copies_tables` a member joins the in-sync set only after it has copied the tables of this term's master. A
+    proposal that was not answered, or was refused, is repeated after `retry_s`.
     """
 
     min_in_sync: int = 1
@@ -24,6 +26,8 @@ class GroupLimits(NamedTuple):
     poll_s: float = 2.0
     acks_alone: bool = False
     is_observer: bool = False
+    copies_tables: bool = False
+    retry_s: float = 0.0
 
 
 class MemberContext:
@@ -36,6 +40,7 @@ class MemberContext:
         self.desk = CoordinatorDesk(member_id)
         self.actions: list[Action] = []
         self.now_s = 0.0
+        self._proposes_s = 0.0
         self._connections = 0
 
     def next_connection(self) -> int:
@@ -49,9 +54,18 @@ class MemberContext:
             self.desk.is_reading = True
             self.actions.append(ReadState())
 
+    @property
+    def may_propose(self) -> bool:
+        """Return whether no pause after a proposal without success is under way."""
+        return self.now_s >= self._proposes_s
+
+    def pause_proposals(self) -> None:
+        """Send no proposal for a while: the last one was not answered, or was refused."""
+        self._proposes_s = self.now_s + self.limits.retry_s
+
     def send_proposal(self) -> None:
         """Send the open proposal, unless it is under way."""
-        proposal = self.desk.attempt()
+        proposal = self.desk.attempt() if self.may_propose else None
         if proposal is not None:
             self.actions.append(Propose(proposal))
 
@@ -60,6 +74,12 @@ class MemberContext:
         if physical_offset > self.log.confirmed_to:
             self.log.confirmed_to = physical_offset
             self.actions.append(Confirmed(physical_offset))
+
+    def cut(self, end: int) -> None:
+        """Forget everything from `end` on. A Java master's confirm offset may be inside of a record that is cut."""
+        if self.log.confirmed_to > end:
+            self.actions.append(Confirmed(end))
+        self.log.cut(end)
 
     def set_history(self, history: EpochHistory) -> bool:
         """Replace the epochs of the log; return whether they must be saved."""

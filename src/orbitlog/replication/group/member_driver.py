@@ -18,6 +18,7 @@ from orbitlog.errors import FormatError, OrbitlogError, RemotingError, StoreErro
 from orbitlog.formats.derived.epoch_file import EpochEntry
 from orbitlog.remoting.client import split_address
 from orbitlog.replication.group.actions import (
+    Action,
     AppendLog,
     Confirmed,
     CutLog,
@@ -27,6 +28,7 @@ from orbitlog.replication.group.actions import (
     KeepTail,
     Propose,
     ReadState,
+    Resign,
     RestartRecorded,
     RoleChanged,
     SaveEpochs,
@@ -37,6 +39,7 @@ from orbitlog.replication.group.coordinator import Coordinator
 from orbitlog.replication.group.group_member import GroupMember
 from orbitlog.replication.group.group_state import LiveMember, Proposal
 from orbitlog.replication.group.member_links import Frame, MemberLink, push_transfers
+from orbitlog.settings.limits import HA_CONNECTIONS
 from orbitlog.wire.replication.epoch_frames import (
     BODY_BYTES_MAX,
     EpochReport,
@@ -50,7 +53,6 @@ log = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _CONNECT_S = 3.0
-_LINKS_MAX = 64
 _UNREACHABLE = (RemotingError, WireError, FormatError, OSError)
 
 
@@ -100,6 +102,9 @@ class DriverLimits(NamedTuple):
     heartbeat_s: float = 5.0
     silence_s: float = 20.0
     transfer_bytes: int = 256 * 1024
+    connections_max: int = HA_CONNECTIONS.default
+    on_full: Callable[[], None] = lambda: None
+    """Called for each connection beyond the maximum."""
 
 
 class MemberDriver:
@@ -218,6 +223,11 @@ class MemberDriver:
             if head is not None and not link.is_paused:
                 link.transfer(head, b"")
 
+    @property
+    def log_end(self) -> int:
+        """End of the log of this member."""
+        return self._log.end
+
     # Coordinator
 
     async def _keep_lease(self) -> None:
@@ -246,10 +256,7 @@ class MemberDriver:
             await asyncio.sleep(pause_s)
 
     def _note_problem(self, problem: str) -> None:
-        if problem and not self.problem:
-            log.warning("coordinator not reached, retrying: %s", problem)
-        elif self.problem and not problem:
-            log.info("coordinator reached")
+        """Keep why the coordinator does not answer; the broker reports it as a condition."""
         self.problem = problem
 
     async def _read(self) -> None:
@@ -266,7 +273,9 @@ class MemberDriver:
         try:
             snapshot = await self._coordinator.propose(proposal)
         except _UNREACHABLE as error:
-            log.warning("no answer of the coordinator to a proposal, its outcome is unknown: %s", error)
+            if str(error) != self.problem:  # a proposal is repeated until it is answered
+                log.warning("no answer of the coordinator to a proposal, its outcome is unknown: %s", error)
+            self._note_problem(str(error))
             self.post(partial(self.member.proposal_lost, token))
         else:
             self.post(partial(self.member.proposal_answered, token, snapshot))
@@ -283,13 +292,28 @@ class MemberDriver:
         if link.number < 0:
             self.post(partial(self.member.connected, link.number))
             return
-        if self._is_closed or len(self.links) >= _LINKS_MAX or not self._events.admits(link.peer.rpartition(":")[0]):
+        if self._is_closed or not self._events.admits(link.peer.rpartition(":")[0]) or not self._has_room():
             link.close()
             return
         link.resumed = self._plan_push
         self.links[link.number] = link
         if self._is_suspended:
             link.hold_reading(True)
+
+    def _has_room(self) -> bool:
+        """Return whether one more connection may be open; close the oldest that has sent no frame if it has to.
+
+        Otherwise connections that stay silent would keep members out until they time out.
+        """
+        accepted = [link for number, link in self.links.items() if number > 0]
+        if len(accepted) < self._limits.connections_max:
+            return True
+        self._limits.on_full()
+        silent = next((link for link in accepted if not link.has_sent_a_frame), None)
+        if silent is None:
+            return False
+        silent.fail("it has sent nothing, and too many connections are open")
+        return True
 
     def frame_received(self, link: MemberLink, frame: Frame) -> None:
         """Pass a frame to the member."""
@@ -397,16 +421,19 @@ class MemberDriver:
             while actions and not self._is_suspended:
                 action = actions.pop(0)
                 try:
-                    _CARRY_OUT[type(action)](self, action)
+                    self._perform(action)
                 except (StoreError, FormatError, OSError) as error:
                     self._retire(error)
         finally:
             self._is_running = False
 
+    def _perform(self, action: Action) -> None:
+        _CARRY_OUT[type(action)](self, action)
+
     def _retire(self, error: Exception) -> None:
         """Give up all roles after an action on the log failed; later ones must not run, because they rely on it."""
         log.error("this member leaves its group until a restart: %s", error)
-        kept = (ReadState, Propose, HangUp)
+        kept = (ReadState, Propose, HangUp, Resign)
         self.member.actions[:] = [action for action in self.member.actions if isinstance(action, kept)]
         self.member.retire(str(error))
 

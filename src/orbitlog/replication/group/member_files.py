@@ -1,6 +1,7 @@
 """Member files: epochs, boot note and kept tails of one group member, below `orbitlog.group` in its store.
 
-epochs                 the epochs of the log, in the format of Java's `epochFileCheckpoint`
+epochs                 the epochs of the log, in the format of Java's `epochFileCheckpoint`; in a group of Apache's
+                       controller that file has them as well, and counts
 boot                   the boot of the machine at which the member last ran with all bytes that it had reported
 lost/<epoch>-<a>-<b>   bytes a to b of the log, which the member gave up because the elected master lacks them
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orbitlog.errors import FormatError, StoreError
-from orbitlog.formats.derived.epoch_file import EpochEntry, decode_epoch_file, encode_epoch_file
+from orbitlog.formats.derived.epoch_file import EPOCH_FILE, EpochEntry, decode_epoch_file, encode_epoch_file
 from orbitlog.formats.derived.store_state import EPOCHS_FILE, GROUP_DIRECTORY
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import BLANK, BLANK_BYTES, MAGIC_BLANK, read_at
@@ -42,10 +43,11 @@ class KeptTail(NamedTuple):
 class MemberFiles:
     """The files of one member; written through its store's disk, in one thread."""
 
-    def __init__(self, disk: Disk, root: Path, boot_id: str | None = None) -> None:
+    def __init__(self, disk: Disk, root: Path, boot_id: str | None = None, *, is_controlled: bool = False) -> None:
         self._disk = disk
         self._directory = root / GROUP_DIRECTORY
-        self._epochs_path = root / EPOCHS_FILE
+        self._epochs_path = root / (EPOCH_FILE if is_controlled else EPOCHS_FILE)
+        self._mark_path = root / EPOCHS_FILE
         self._counts: dict[Path, int] = {}
         self._boot_id = machine_boot_id() if boot_id is None else boot_id
 
@@ -67,7 +69,11 @@ class MemberFiles:
     def save_epochs(self, entries: tuple[EpochEntry, ...]) -> None:
         """Replace the epoch file, durably."""
         self._disk.make_directory(self._directory)
-        self._disk.replace_file(self._epochs_path, encode_epoch_file(entries).encode("ascii"))
+        content = encode_epoch_file(entries).encode("ascii")
+        if entries or self._epochs_path == self._mark_path:  # Java writes no file without entries
+            self._disk.replace_file(self._epochs_path, content)
+        if self._epochs_path != self._mark_path:
+            self._disk.replace_file(self._mark_path, content)  # opening the store looks for it
 
     # Power cuts
 
@@ -77,6 +83,10 @@ class MemberFiles:
             return False
         raw = self._disk.read_file(self._directory / _BOOT)
         return not self._boot_id or raw is None or raw.decode("ascii", "replace") != self._boot_id
+
+    def is_new(self, *, is_empty: bool) -> bool:
+        """Return whether the store has never been this member's; an earlier one may have been lost with its disk."""
+        return is_empty and self._disk.read_file(self._directory / _BOOT) is None
 
     def note_boot(self) -> None:
         """Record, durably, that this boot of the machine has every byte that the member reported."""

@@ -53,6 +53,7 @@ class MemberLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.read_s = self.written_s = self._loop.time()
         self.is_paused = False
+        self.has_sent_a_frame = False
         self.peer = ""
         self.stated_confirm = -1
         """Confirm offset that was sent last."""
@@ -91,6 +92,7 @@ class MemberLink(asyncio.Protocol):
             for frame in self._decoder.receive_data(data):
                 if self._is_closed:
                     return
+                self.has_sent_a_frame = True
                 self._events.frame_received(self, frame)
         except WireError as error:
             self.fail(str(error))

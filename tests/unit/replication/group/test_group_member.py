@@ -36,8 +36,12 @@ def taken(member: GroupMember) -> list[actions.Action]:
     return taken_actions
 
 
+def proposals(found: list[actions.Action]) -> list[Proposal]:
+    return [action.proposal for action in found if isinstance(action, actions.Propose)]
+
+
 def proposal_in(found: list[actions.Action]) -> Proposal:
-    (proposed,) = [action.proposal for action in found if isinstance(action, actions.Propose)]
+    (proposed,) = proposals(found)
     return proposed
 
 
@@ -297,6 +301,45 @@ def test_only_member_of_the_set_stays_after_lost_bytes() -> None:
     assert elected(member, state_of(1, 2, 2)).in_sync == {2}
 
 
+def new_member(member_id: int) -> GroupMember:
+    """Return a member with a store that has never been its own."""
+    member = GroupMember(member_id, GroupLimits(), ReplicaLog(EpochHistory(), 0, 0, 0, 0), is_new=True)
+    member.registered(member_id * 10)
+    return member
+
+
+def test_in_sync_master_with_a_new_store_resigns_and_then_follows() -> None:
+    member = new_member(1)
+    member.observe(Snapshot(5, state_of(3, 1, 1, 2), LIVE))
+    resigned = proposal_in(taken(member)).state
+    assert (resigned.master, resigned.in_sync, resigned.members[1]) == (None, {2}, 1)
+    member.proposal_answered(resigned.token, Snapshot(6, resigned, LIVE))
+    assert actions.RestartRecorded() in taken(member)
+    member.observe(Snapshot(7, state_of(4, 2, 2, token="u"), LIVE))
+    assert member.role is Role.SLAVE
+
+
+def test_only_in_sync_member_with_a_new_store_serves_after_a_forced_election_only() -> None:
+    member = new_member(2)
+    state = state_of(3, 2, 2)
+    member.observe(Snapshot(5, state, LIVE))
+    assert (member.role, proposals(taken(member))) == (Role.FENCED, [])
+    assert "old store" in member.reason
+    member.force_election()
+    member.log_settled(0)
+    proposed = proposal_in(taken(member)).state
+    member.proposal_answered(proposed.token, Snapshot(6, proposed, LIVE))
+    assert (member.role, proposed.epoch) == (Role.MASTER, 4)
+    assert actions.RestartRecorded() in taken(member)
+
+
+def test_founder_notes_its_store_before_it_proposes_the_group() -> None:
+    member = new_member(1)
+    member.observe(Snapshot(0, None, LIVE))
+    kinds = [type(action) for action in taken(member)]
+    assert kinds.index(actions.RestartRecorded) < kinds.index(actions.Propose)
+
+
 def test_handover_refuses_sends_and_waits_until_everything_is_confirmed() -> None:
     master = master_of(1, 2)
     connect(master, 1, 2, 50)
@@ -335,3 +378,16 @@ def test_member_with_a_failed_disk_leaves_and_takes_no_role() -> None:
     assert (proposed.master, proposed.in_sync) == (None, {2})
     master.proposal_answered(proposed.token, Snapshot(9, proposed, LIVE))
     assert (master.role, master.reason) == (Role.FENCED, "the disk failed")
+
+
+def test_handover_waits_until_the_next_master_has_the_tables() -> None:
+    member = member_of(1, (1, 0), end=100, limits=GroupLimits(copies_tables=True))
+    elected(member, state_of(1, 1, 1, 2))
+    connect(member, 1, 2, 100)
+    taken(member)
+    assert member.leadership is not None
+    member.leadership.tables_reported(2, 1)
+    assert member.hand_over(2)
+    assert not [action for action in taken(member) if isinstance(action, actions.Propose)]
+    member.leadership.tables_reported(2, member.leadership.term.tables_number)
+    assert proposal_in(taken(member)).state.master == 2

@@ -56,6 +56,14 @@ def test_member_without_a_boot_note_may_have_lost_bytes(tmp_path: Path) -> None:
     assert files(tmp_path).may_have_lost_bytes(was_closed=False, is_empty=False)
 
 
+def test_store_is_new_until_the_member_has_noted_it(tmp_path: Path) -> None:
+    member = files(tmp_path)
+    assert member.is_new(is_empty=True)
+    assert not member.is_new(is_empty=False)
+    member.note_boot()
+    assert not member.is_new(is_empty=True)
+
+
 def test_kept_tail_has_the_bytes_and_counts_messages_over_segments(tmp_path: Path) -> None:
     start, raw = 1000, b""
     for number in range(3):
