@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from weakref import WeakValueDictionary
 
 from orbitlog.errors import BadField, RequestRefused
-from orbitlog.formats.tables.topic_config import DataVersion
+from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig
 from orbitlog.nameserver.route_table import RouteTable
+from orbitlog.observe.conditions import BROKER_LOST, Conditions
 from orbitlog.remoting.connection import Connection, Handler
 from orbitlog.remoting.loop_slices import COUNTERS, in_slices
 from orbitlog.settings import limits as limit_keys
@@ -29,18 +30,27 @@ from orbitlog.wire.command import Command, response_to
 log = logging.getLogger(__name__)
 
 NAME_CHARACTERS_MAX = 255
+_TOPIC_VALUES_MAX = 4_096  # of the queues of one topic, an entry for each broker
+# A broker that does not come back is expected for this time.
+_EXPECTED_S = 3_600.0
 
 
 class BrokerHandlers:
     """Serves the requests of brokers; `table` lists the codes. `ordered_topics` is the body of each response."""
 
     def __init__(
-        self, routes: RouteTable, limits: Limits, now_ms: Callable[[], int], ordered_topics: Callable[[], bytes]
+        self,
+        routes: RouteTable,
+        limits: Limits,
+        now_ms: Callable[[], int],
+        ordered_topics: Callable[[], bytes],
+        conditions: Conditions,
     ) -> None:
         self._routes = routes
         self._limits = limits
         self._now_ms = now_ms
         self._ordered_topics = ordered_topics
+        self._conditions = conditions
         self._watched: set[Connection] = set()
         self._names: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._sweep: asyncio.Handle | None = None
@@ -70,7 +80,7 @@ class BrokerHandlers:
                 compressed=header.compressed,
                 version=request.version,
                 inflated_bytes_max=self._limits[limit_keys.NAMESERVER_INFLATED_BYTES],
-                check=lambda topic: check_name(topic.topic),
+                check=self._check_topic,
             )
         )
         lock = self._names.get(header.broker_name)
@@ -107,6 +117,8 @@ class BrokerHandlers:
                 host=connection.remote_address[0],
             )
         )
+        if answer is not None:
+            self._conditions.end(BROKER_LOST, header.broker_address)
         if is_new and answer is not None:
             log.info(
                 "broker %s (id %d, cluster %s) registered from %s as %s with %d topics",
@@ -114,6 +126,14 @@ class BrokerHandlers:
                 len(registration.wrapper.topics),
             )
         return answer
+
+    def _check_topic(self, config: TopicConfig) -> None:
+        check_name(config.topic)
+        self._check_queues(config.read_queue_count, config.write_queue_count)
+
+    def _check_queues(self, *counts: int) -> None:
+        """Refuse numbers of queues that clients could not list; they create an object for each queue of a route."""
+        self._limits.refuse_over(limit_keys.QUEUES_PER_TOPIC, max(counts))
 
     def _check_brokers(self, connection: Connection, header: headers.RegisterBrokerRequest) -> None:
         """Raise `RequestRefused` if one more broker is too many, in all or over this connection."""
@@ -147,6 +167,7 @@ class BrokerHandlers:
             )
         self._routes.unregister(header.cluster, header.broker_address, header.broker_name)
         self._sweep_soon()
+        self._conditions.end(BROKER_LOST, header.broker_address, "unregistered")
         log.info("broker %s at %s unregistered", header.broker_name, header.broker_address)
         return response_to(request, ResponseCode.SUCCESS)
 
@@ -174,8 +195,9 @@ class BrokerHandlers:
         """Register one topic of a broker that is registered already."""
         header = headers.TopicRequest.from_ext_fields(request.ext_fields)
         check_name(header.topic)
-        queues = decode_request_body(TopicRoute, request.body).queues
+        queues = decode_request_body(TopicRoute, request.body, values_max=_TOPIC_VALUES_MAX).queues
         for queue in queues:
+            self._check_queues(queue.read_queue_count, queue.write_queue_count)
             if not self._routes.owns_name(queue.broker_name, connection):
                 raise RequestRefused(
                     ResponseCode.NO_PERMISSION,
@@ -191,15 +213,16 @@ class BrokerHandlers:
     def remove_silent(self) -> None:
         """Remove brokers that were silent for too long, and close their connections."""
         for key, connection in self._routes.expire(self._now_ms()):
-            log.warning("broker at %s removed: no registration or heartbeat for too long", key.address)
+            self._conditions.set(BROKER_LOST, "no registration or heartbeat for too long", key.address)
             assert isinstance(connection, Connection)
             connection.close()
+        self._conditions.expire(BROKER_LOST, _EXPECTED_S)
         self._sweep_soon()
 
     def _connection_closed(self, connection: Connection) -> None:
         self._watched.discard(connection)
         for key in self._routes.connection_closed(connection):
-            log.warning("broker at %s removed: its connection closed", key.address)
+            self._conditions.set(BROKER_LOST, "its connection closed", key.address)
         self._sweep_soon()
 
     def _sweep_soon(self) -> None:

@@ -23,9 +23,11 @@ from orbitlog.nameserver.handle_brokers import NAME_CHARACTERS_MAX, BrokerHandle
 from orbitlog.nameserver.kv_configs import ORDER_TOPIC_CONFIG, KvConfigs
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.nameserver.route_table import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable
+from orbitlog.observe.conditions import LIMIT_REACHED, Conditions, ReachedCounters
+from orbitlog.observe.metrics_settings import SLOW_REQUEST_MS
 from orbitlog.remoting.connection import Address, Connection, Handler
 from orbitlog.remoting.guarded_limits import guarded_limits
-from orbitlog.remoting.request_dispatch import Dispatch, warn_of_open_access, without_administration
+from orbitlog.remoting.request_dispatch import Dispatch, LongRequests, warn_of_open_access, without_administration
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.settings.limits import HEARTBEAT_TIMEOUT_MS, Limits
 from orbitlog.settings.secret_settings import shown_settings
@@ -74,19 +76,21 @@ class NameServer:
             protects_names=self.settings.protect_broker_names,
             silence_max_ms=self.settings.limits[HEARTBEAT_TIMEOUT_MS.key],
         )
-        self.kv_configs = KvConfigs(self.settings.kv_config_path)
         self.limits = Limits(self.settings.limits)
+        self.kv_configs = KvConfigs(self.settings.kv_config_path, self.limits)
         self.own_broker_addresses: tuple[str, ...] = ()
         """Registered addresses of brokers in this process, to be replaced in responses by the address a client used."""
         self._routes: dict[str, bytes] = {}
         self._routes_revision = -1
-        self._brokers = BrokerHandlers(self.table, self.limits, self._now_ms, self._ordered_topics)
+        self.conditions = Conditions()
+        self._reached = ReachedCounters(self.conditions, LIMIT_REACHED, self.limits.reached)
+        self._brokers = BrokerHandlers(self.table, self.limits, self._now_ms, self._ordered_topics, self.conditions)
         self._scan: asyncio.TimerHandle | None = None
         handlers = self._handlers()
         self.served_codes = frozenset(map(int, handlers))
         if self.settings.is_exposed and self._access is None and not self.settings.allow_anonymous:
             handlers = without_administration(handlers, "name server", self.settings.bind_address)
-        handler: Handler = Dispatch(handlers)
+        handler: Handler = Dispatch(LongRequests(self.limits).table(handlers))
         if self._access is not None:
             from orbitlog.nameserver.nameserver_access import guarded
 
@@ -99,6 +103,7 @@ class NameServer:
                 self.limits,
                 connections=self.settings.connections_max,
                 idle_seconds=float(self.settings.server_channel_max_idle_time_seconds),
+                slow_ms=self.settings.metrics[SLOW_REQUEST_MS.key],
             ),
             counters=self.limits,
             tls=self._tls,
@@ -191,6 +196,7 @@ class NameServer:
         if self._tls is not None:
             self._tls.reload()
         self._brokers.remove_silent()
+        self._reached.check(self._now_ms(), self.limits.reached)
         interval_s = self.settings.scan_not_active_broker_interval / 1000
         self._scan = asyncio.get_running_loop().call_later(interval_s, self._remove_silent_brokers)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orbitlog.errors import RequestRefused
 from orbitlog.observe import metric_table as table
 from orbitlog.observe import metrics_settings as keys
+from orbitlog.observe.condition_pages import condition_families
 from orbitlog.observe.exposition import Exposition
 from orbitlog.observe.http_listener import HttpListener
 from orbitlog.observe.metric import Family, Row, label_text, single
@@ -77,14 +78,17 @@ def name_server_outlet(
     """
     pairs = {**dict(keys.label_pairs(settings[keys.LABELS.key])), "node_type": "name_server"}
     shared = label_text(tuple(pairs), tuple(pairs.values()))
-    exposition = Exposition((process_reader(""), counts.reader(server)), shared, settings[keys.CARDINALITY.key])
+    readers = (process_reader(""), counts.reader(server), lambda _: condition_families(server.conditions))
+    exposition = Exposition(readers, shared, settings[keys.CARDINALITY.key])
     if settings[keys.EXPORTER.key] == keys.PROM:
         host = settings[keys.PROM_HOST.key] or keys.LOOPBACK
         port = settings[keys.PROM_PORT.key]
-        return HttpListener(metrics_and_health(exposition, list[str]), host, port, server.limits)
+        return HttpListener(metrics_and_health(exposition, list[str], server.conditions), host, port, server.limits)
     from orbitlog.observe.metrics_export import make_export
 
     def read(setting: Setting[Any]) -> Any:
         return settings[setting.key]
 
-    return make_export(exposition, read, shared=shared, instance="name-server", log_path=log_path)
+    return make_export(
+        exposition, read, shared=shared, instance="name-server", log_path=log_path, conditions=server.conditions
+    )

@@ -33,7 +33,7 @@ from orbitlog.wire.nameserver_headers import RegisterBrokerRequest, RegisterBrok
 
 SILENCE_MAX_MS = 120_000
 HEARTBEAT_TIMEOUT_MS_MAX = 600_000
-STEP_TOPICS = 500
+STEP_TOPICS = 200
 
 _Change = Callable[[int], int]
 

@@ -82,9 +82,9 @@ def family_pieces(family: Family, shared: str, text_format: TextFormat, limit: i
         return
     yield head_lines(metric, text_format)
     if metric.kind != INFO:
-        kept = rows[:limit]
-        for first in range(0, len(kept), STEP_ROWS):
-            yield _step_lines(metric, kept[first : first + STEP_ROWS], shared)
+        count = min(len(rows), limit)
+        for first in range(0, count, STEP_ROWS):
+            yield _step_lines(metric, rows[first : min(first + STEP_ROWS, count)], shared)
     else:
         yield "".join(row_lines(metric, row, "") for row in rows)
     if len(rows) > limit and metric.kind == COUNTER:

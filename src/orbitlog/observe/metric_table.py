@@ -150,7 +150,26 @@ GROUP_LAG_SECONDS = _gauge(
     "Age of the first message that is not committed.",
     *("consumer_group", "topic", "online"),
 )
+QUEUE_LAG = _gauge(
+    "orbitlog_queue_lag_messages",
+    "Messages of a queue that a group has not committed (metricsQueueLag).",
+    *("consumer_group", "topic", "queue_id"),
+)
+RETENTION_LEFT = _gauge(
+    "orbitlog_retention_seconds_left",
+    "Seconds until the first unread message of a topic is older than fileReservedTime; below 0 it may be deleted.",
+    "topic",
+)
 DEAD_LETTERS = _gauge("orbitlog_dead_letters", "Dead letters that are stored.", "consumer_group")
+
+# Orbitlog's own: conditions
+
+CONDITION = _gauge(
+    "orbitlog_condition",
+    "1 while a condition lasts: the same as in the log and at /healthz.",
+    *("condition", "subject"),
+)
+CONDITION_BEGAN = _counter("orbitlog_condition_began_total", "How often a condition has begun.", "condition")
 
 # Orbitlog's own: requests and limits
 
@@ -169,6 +188,7 @@ FLUSH_SECONDS = _histogram("orbitlog_flush_seconds", "Seconds that one flush of 
 GROUP_COMMIT_SIZE = _histogram(
     "orbitlog_group_commit_requests", "Requests answered after one flush (SYNC_FLUSH).", _COUNTS
 )
+DISPATCH_LAG = _gauge("orbitlog_dispatch_lag_bytes", "Bytes of the log that no queue has units for yet.")
 LOG_MIN_OFFSET = _gauge("orbitlog_log_min_offset", "First physical offset of the log.")
 LOG_MAX_OFFSET = _gauge("orbitlog_log_max_offset", "Physical offset of the next message.")
 LOG_FLUSHED_OFFSET = _gauge("orbitlog_log_flushed_offset", "Physical offset up to which the log is flushed.")

@@ -1,6 +1,6 @@
 """Periodic export of metrics: collects on the event loop in steps, encodes and sends in a thread.
 
-A failure is logged once when exports begin to fail, and once when they succeed; metrics are never kept for later.
+A failure is a condition of the server until the next success; metrics are never kept for later.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.observe import metrics_settings as keys
+from orbitlog.observe.conditions import EXPORT_FAILING, Conditions
 from orbitlog.observe.exposition import Exposition
 from orbitlog.observe.metric import Family, Row
 from orbitlog.observe.metric_table import EXPORTS
@@ -32,7 +33,14 @@ class MetricsExport:
     """Exports the metrics of one server at an interval, and the last values when it stops."""
 
     def __init__(
-        self, exposition: Exposition, encoder: OtlpEncoder, sender: Sender, *, interval_s: float, points_max: int
+        self,
+        exposition: Exposition,
+        encoder: OtlpEncoder,
+        sender: Sender,
+        *,
+        interval_s: float,
+        points_max: int,
+        conditions: Conditions | None = None,
     ) -> None:
         self._exposition = exposition
         self._encoder = encoder
@@ -40,7 +48,7 @@ class MetricsExport:
         self._interval_s = interval_s
         self._points_max = points_max
         self._task: asyncio.Task[None] | None = None
-        self._is_failing = False
+        self._conditions = conditions or Conditions()
         self.counts = {"success": 0, "failure": 0}
         exposition.readers.append(self._read)
 
@@ -77,14 +85,10 @@ class MetricsExport:
             await asyncio.to_thread(self._send, collected, time.time_ns())
         except ExportFailed as error:
             self.counts["failure"] += 1
-            if not self._is_failing:
-                self._is_failing = True
-                log.warning("metrics export: failing: %s", error)
+            self._conditions.set(EXPORT_FAILING, str(error))
             return
         self.counts["success"] += 1
-        if self._is_failing:
-            self._is_failing = False
-            log.info("metrics export: recovered")
+        self._conditions.set(EXPORT_FAILING, "")
 
     def _send(self, collected: Sequence[MetricPoints], now_ns: int) -> None:
         for request in self._encoder.requests(collected, now_ns, self._points_max):
@@ -92,7 +96,13 @@ class MetricsExport:
 
 
 def make_export(
-    exposition: Exposition, read: Callable[[Setting[Any]], Any], *, shared: str, instance: str, log_path: Path
+    exposition: Exposition,
+    read: Callable[[Setting[Any]], Any],
+    *,
+    shared: str,
+    instance: str,
+    log_path: Path,
+    conditions: Conditions,
 ) -> MetricsExport:
     """Return the export that settings ask for; `read` returns the value of a setting, `instance` names this server."""
     kind = read(keys.EXPORTER)
@@ -116,4 +126,6 @@ def make_export(
     else:
         sender = GrpcSender(read(keys.GRPC_TARGET), headers, timeout_s)
     points_max = read(keys.BATCH_POINTS_MAX)
-    return MetricsExport(exposition, encoder, sender, interval_s=interval_ms / 1000, points_max=points_max)
+    return MetricsExport(
+        exposition, encoder, sender, interval_s=interval_ms / 1000, points_max=points_max, conditions=conditions
+    )

@@ -1,4 +1,4 @@
-"""Settings of metrics, under Java's names where Java has one; brokers and name servers share them."""
+"""Settings of metrics and logs, under Java's names where Java has one; brokers and name servers share them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth
+from orbitlog.settings.setting import Setting, SettingError, number_between, one_of, parse_truth
 
 DISABLE, PROM, LOG, OTLP_GRPC, OTLP_HTTP = "DISABLE", "PROM", "LOG", "OTLP_GRPC", "OTLP_HTTP"
 _TYPES = {"0": DISABLE, "1": OTLP_GRPC, "2": PROM, "3": LOG}
@@ -15,6 +15,8 @@ _NAMES = (DISABLE, OTLP_GRPC, PROM, LOG, OTLP_HTTP)
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 HEADER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 _LABELS_MAX = 32
+LOG_TEXT, LOG_JSON = "text", "json"
+LOG_FILE, LOG_STDERR, LOG_BOTH = "file", "stderr", "both"
 
 
 def _exporter(text: str) -> str:
@@ -91,6 +93,9 @@ CARDINALITY = Setting(
     50_000,
     "maximum series of one family; more are counted in orbitlog_series_dropped_total",
 )
+QUEUE_LAG = Setting(
+    "metricsQueueLag", parse_truth, False, "whether the lag of each queue is exported (Orbitlog's own key)"
+)
 GRPC_TARGET = Setting(
     "metricsGrpcExporterTarget", _target, "", "collector of `OTLP_GRPC`; `http://HOST:4317` is without TLS"
 )
@@ -113,10 +118,25 @@ LOG_INTERVAL_MS = Setting(
 BATCH_POINTS_MAX = Setting(
     "metricsExportBatchMaxDataPoints", number_between(1, 1_000_000), 1_000, "maximum data points of one request"
 )
+LOG_FORMAT = Setting(
+    "logFormat", one_of(LOG_TEXT, LOG_JSON), LOG_TEXT, "format of log lines: `text`, or `json` (Orbitlog's own key)"
+)
+LOG_TO = Setting(
+    "logTo",
+    one_of(LOG_FILE, LOG_STDERR, LOG_BOTH),
+    LOG_FILE,
+    "where the log is written: `file` (warnings also on stderr), `stderr` or `both` (Orbitlog's own key)",
+)
+SLOW_REQUEST_MS = Setting(
+    "slowRequestMs",
+    number_between(0, 3_600_000),
+    500,
+    "requests that take longer are logged with their phases; 0 logs none (Orbitlog's own key)",
+)
 
 METRICS_SETTINGS: tuple[Setting[Any], ...] = (
-    *(EXPORTER, PROM_PORT, PROM_HOST, LABELS, IN_DELTA, CARDINALITY, GRPC_TARGET, HTTP_TARGET, GRPC_HEADERS),
-    *(GRPC_TIMEOUT_MS, GRPC_INTERVAL_MS, LOG_INTERVAL_MS, BATCH_POINTS_MAX),
+    *(EXPORTER, PROM_PORT, PROM_HOST, LABELS, IN_DELTA, CARDINALITY, QUEUE_LAG, GRPC_TARGET, HTTP_TARGET, GRPC_HEADERS),
+    *(GRPC_TIMEOUT_MS, GRPC_INTERVAL_MS, LOG_INTERVAL_MS, BATCH_POINTS_MAX, LOG_FORMAT, LOG_TO, SLOW_REQUEST_MS),
 )
 LOOPBACK = "127.0.0.1"
 
@@ -132,6 +152,6 @@ def check_export(read: Callable[[Setting[Any]], Any]) -> None:
 
         if find_spec("grpc") is None:
             raise SettingError(
-                f"{EXPORTER.key}={kind} needs the package grpcio: install orbitlog[grpc], or use {OTLP_HTTP} with"
+                f"{EXPORTER.key}={kind} needs the package grpcio: pip install 'orbitlog[grpc]', or use {OTLP_HTTP} with"
                 f" {HTTP_TARGET.key}"
             )

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog import SendStatus
 from orbitlog.access.access_file import save_access_file
 from orbitlog.access.credentials import Credentials
 from orbitlog.access.user_table import UserTable
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.client.connection.connect import connect
+from orbitlog.errors import BrokerRefused
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import load_nameserver_settings
 from orbitlog.remoting.client import RemotingClient
@@ -124,6 +127,31 @@ def test_account_of_a_cluster_registers_brokers_of_that_cluster_only(
         try:
             await broker.start()
             assert server.table.broker_count == registered
+        finally:
+            await broker.stop()
+            await server.stop()
+
+    run(work())
+
+
+def test_account_creates_a_topic_by_sending_with_a_right_on_that_topic_alone(tmp_path: Path) -> None:
+    with_user(tmp_path, NOBODY, {"resource": "Topic:New", "actions": ["Pub"], "decision": "Allow"})
+
+    async def work() -> None:
+        server = server_at(tmp_path)
+        await server.start()
+        inner = json.dumps({"accessKey": ROOT.access_key, "secretKey": ROOT.secret_key})
+        texts = {**SMALL, "listenPort": "0", "namesrvAddr": f"127.0.0.1:{server.address[1]}"}
+        texts |= {"authenticationEnabled": "true", "authorizationEnabled": "true"}
+        texts |= {"accessFile": str(tmp_path / "access.json"), "innerClientAuthenticationCredentials": inner}
+        broker = Broker(BrokerSettings(texts), tmp_path / "store")
+        try:
+            await broker.start()
+            async with connect(f"rocketmq://127.0.0.1:{server.address[1]}", credentials=NOBODY) as mq:
+                assert (await mq.send("New", "one")).status is SendStatus.SENT
+                with pytest.raises(BrokerRefused, match="Topic:Other"):
+                    await mq.send("Other", "one")
+            assert broker.state.topics.find("Other") is None
         finally:
             await broker.stop()
             await server.stop()

@@ -156,7 +156,7 @@ def test_failing_export_is_logged_once_when_it_begins(tmp_path: Path, caplog: py
         assert broker._broker is not None and broker._broker.meters is not None
         export: Any = broker._broker.meters._outlet
         broker.wait_for(lambda: export.counts["failure"] >= 3, seconds=30)
-    assert [record.message for record in caplog.records if "metrics export: failing" in record.message].__len__() == 1
+    assert [record.message for record in caplog.records if "metrics export fails" in record.message].__len__() == 1
 
 
 def test_log_exporter_writes_one_object_a_line(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.errors import FormatError, LimitExceeded
-from orbitlog.nameserver import kv_configs
-from orbitlog.nameserver.kv_configs import KvConfigs
+from orbitlog.errors import FormatError, LimitExceeded, RequestRefused
+from orbitlog.nameserver.kv_configs import EMPTY_NAMESPACES_MAX, KvConfigs
+from orbitlog.settings.limits import Limits
 
 
 def test_values_by_namespace_and_key() -> None:
@@ -57,13 +57,36 @@ def test_names_are_checked(name: str) -> None:
     assert configs.namespace("N") is None
 
 
-def test_number_of_values_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kv_configs, "ENTRIES_MAX", 2)
-    configs = KvConfigs()
+def test_number_of_values_is_limited() -> None:
+    limits = Limits({"kvConfigsMax": 2})
+    configs = KvConfigs(limits=limits)
     configs.put("N", "a", "v")
     configs.put("M", "b", "v")
     configs.put("M", "b", "w")
-    with pytest.raises(LimitExceeded):
+    with pytest.raises(RequestRefused, match="kvConfigsMax"):
         configs.put("M", "c", "v")
     with pytest.raises(LimitExceeded):
         configs.put("N", "a", "v" * (64 * 1024 + 1))
+    assert limits.reached["kvConfigsMax"] == 1
+    configs.delete("N", "a")
+    configs.put("M", "c", "v")
+
+
+def test_size_of_all_values_is_limited() -> None:
+    limits = Limits({"kvConfigBytesMax": 1_000})
+    configs = KvConfigs(limits=limits)
+    configs.put("N", "a", "v" * 900)
+    with pytest.raises(RequestRefused, match="kvConfigBytesMax"):
+        configs.put("N", "b", "v" * 200)
+    configs.put("N", "a", "v" * 700)
+    configs.put("N", "b", "v" * 200)
+    assert limits.reached["kvConfigBytesMax"] == 1
+
+
+def test_number_of_empty_namespaces_that_are_kept_is_limited() -> None:
+    configs = KvConfigs()
+    for number in range(EMPTY_NAMESPACES_MAX + 50):
+        configs.put(f"N{number}", "a", "v")
+        configs.delete(f"N{number}", "a")
+    kept = [number for number in range(EMPTY_NAMESPACES_MAX + 50) if configs.namespace(f"N{number}") is not None]
+    assert kept == list(range(EMPTY_NAMESPACES_MAX))

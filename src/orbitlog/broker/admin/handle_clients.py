@@ -57,6 +57,10 @@ class ClientHandlers:
     # Membership
 
     def heartbeat(self, connection: Connection, request: Command) -> Answer:
+        limits = self._state.limits
+        objects_max = limits[limit_keys.HEARTBEAT_GROUPS] + limits[limit_keys.HEARTBEAT_SUBSCRIPTIONS] + 1
+        if (objects := request.body.count(b"{")) > objects_max:  # before each of them is decoded
+            limits.refuse_over(limit_keys.HEARTBEAT_SUBSCRIPTIONS, objects)
         try:
             data = decode_request_body(HeartbeatData, request.body, "heartbeat")
         except FormatError as error:
@@ -188,10 +192,9 @@ class ClientHandlers:
     def lock(self, _: Connection, request: Command) -> Answer:
         from orbitlog.wire.bodies.queue_bodies import LockResponseBody
 
-        body, state = _lock_body(request), self._state
+        body, state = self._lock_body(request), self._state
         group = checked_group(body.group)
         state.limits.refuse_over(limit_keys.CLIENT_ID_CHARACTERS, len(body.client_id))
-        state.limits.refuse_over(limit_keys.LOCK_QUEUES, len(body.queues))
         existing = {_queue_name(queue): queue for queue in body.queues if self._has_queue(queue)}
         locks_max = state.limits[limit_keys.QUEUE_LOCKS]
         held = state.locks.lock(group, existing, body.client_id, state.now_ms(), locks_max=locks_max)
@@ -206,19 +209,20 @@ class ClientHandlers:
         return config is not None and 0 <= queue.queue_id < max(config.read_queue_count, config.write_queue_count)
 
     def unlock(self, _: Connection, request: Command) -> Answer:
-        body = _lock_body(request)
+        body = self._lock_body(request)
         self._state.locks.unlock(body.group, map(_queue_name, body.queues), body.client_id)
         return response_to(request, ResponseCode.SUCCESS)
 
+    def _lock_body(self, request: Command) -> LockRequestBody:
+        # Only ordered consumers lock queues: a broker starts without these bodies.
+        from orbitlog.wire.bodies.queue_bodies import LockRequestBody
 
-def _lock_body(request: Command) -> LockRequestBody:
-    # Only ordered consumers lock queues: a broker starts without these bodies.
-    from orbitlog.wire.bodies.queue_bodies import LockRequestBody
-
-    try:
-        return decode_request_body(LockRequestBody, request.body, "locks")
-    except FormatError as error:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid body: {error}") from None
+        queues = request.body.count(b"{") - 1  # before each of them is decoded
+        self._state.limits.refuse_over(limit_keys.LOCK_QUEUES, queues)
+        try:
+            return decode_request_body(LockRequestBody, request.body, "locks")
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid body: {error}") from None
 
 
 def _queue_name(queue: MessageQueue) -> QueueName:

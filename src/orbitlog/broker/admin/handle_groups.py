@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from orbitlog.broker.admin.name_checks import checked_group, checked_stored_topic
@@ -14,7 +15,9 @@ from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats.tables.group_config import GroupConfig, GroupTable
 from orbitlog.formats.tables.json_records import JsonRecord
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.remoting.loop_slices import in_slices, sliced
 from orbitlog.remoting.whole_tables import WholeTables
+from orbitlog.settings.limits import CONFIG_BYTES, LIST_ENTRIES
 from orbitlog.wire.admin_headers import (
     DeleteGroupRequest,
     GroupForbiddenRequest,
@@ -22,7 +25,7 @@ from orbitlog.wire.admin_headers import (
     ProducerGroupRequest,
     QuerySubscriptionRequest,
 )
-from orbitlog.wire.bodies.body_json import decode_request_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_request_body, encode_body, request_list_steps
 from orbitlog.wire.bodies.client_bodies import (
     ClientConnection,
     ConsumerConnection,
@@ -31,7 +34,6 @@ from orbitlog.wire.bodies.client_bodies import (
     ProducerInfo,
     ProducerTable,
 )
-from orbitlog.wire.bodies.config_lists import GroupConfigList
 from orbitlog.wire.bodies.heartbeat_bodies import GroupSubscription
 from orbitlog.wire.bodies.list_bodies import TopicList
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -43,6 +45,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=JsonRecord)
 
 _RETRY_QUEUES_MAX = 1024
+_SHOWN_GROUPS = 20
 
 
 class GroupHandlers:
@@ -70,22 +73,37 @@ class GroupHandlers:
         }
 
     async def update(self, connection: Connection, request: Command) -> Answer:
-        await self._put_all(connection, (_decoded(GroupConfig, request.body),))
+        config = _decoded(GroupConfig, request.body)
+        self._check(config)
+        await self._put_all(connection, (config,))
         return response_to(request, ResponseCode.SUCCESS)
 
     async def update_all(self, connection: Connection, request: Command) -> Answer:
-        await self._put_all(connection, _decoded(GroupConfigList, request.body).groups)
+        await self._put_all(connection, await in_slices(self._listed_steps(request.body)))
         return response_to(request, ResponseCode.SUCCESS)
 
-    async def _put_all(self, connection: Connection, configs: Iterable[GroupConfig]) -> None:
-        configs = tuple(configs)
-        for config in configs:
-            checked_group(config.group)
-            if config.retry_queue_count > _RETRY_QUEUES_MAX:
-                raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"retryQueueNums exceeds {_RETRY_QUEUES_MAX}")
+    def _listed_steps(self, body: bytes) -> Generator[int, None, list[GroupConfig]]:
+        admit = partial(self._state.limits.refuse_over, LIST_ENTRIES)
+        try:
+            configs = yield from request_list_steps(GroupConfig, body, ("groups", "groupConfigList"), admit)
+        except FormatError as error:
+            raise _not_decoded(error) from None
+        for part in sliced(configs):
+            for config in part:
+                self._check(config)
+            yield len(part)
+        return configs
+
+    def _check(self, config: GroupConfig) -> None:
+        checked_group(config.group)
+        self._state.limits.refuse_over(CONFIG_BYTES, len(encode_body(config)))
+        if config.retry_queue_count > _RETRY_QUEUES_MAX:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"retryQueueNums exceeds {_RETRY_QUEUES_MAX}")
+
+    async def _put_all(self, connection: Connection, configs: Sequence[GroupConfig]) -> None:
         for config in configs:
             self._state.groups.put(config)
-            log.info("group %s created or changed by %s", config.group, connection.peer)
+        log.info("groups created or changed by %s: %s", connection.peer, _shown(configs))
         await self._save()
 
     async def delete(self, connection: Connection, request: Command) -> Answer:
@@ -191,4 +209,13 @@ def _decoded(kind: type[T], body: bytes) -> T:
     try:
         return decode_request_body(kind, body, "groups")
     except FormatError as error:
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        raise _not_decoded(error) from None
+
+
+def _not_decoded(error: FormatError) -> RequestRefused:
+    return RequestRefused(ResponseCode.INVALID_PARAMETER, str(error))
+
+
+def _shown(configs: Sequence[GroupConfig]) -> str:
+    names = ", ".join(config.group for config in configs[:_SHOWN_GROUPS])
+    return names if len(configs) <= _SHOWN_GROUPS else f"{names} and {len(configs) - _SHOWN_GROUPS} more"

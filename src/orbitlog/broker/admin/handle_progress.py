@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
+from itertools import islice
 
 from orbitlog.broker.admin.name_checks import checked_group, checked_stored_topic
 from orbitlog.broker.admin.queue_statistics import JsonSteps, QueueStatistics
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 
 _UNITS_MAX = 1_000
 _STEP_TARGETS = 100
+_SHOWN_TARGETS = 20
+_OFFSET_TABLE = b'{"offsetTable":{'
 
 
 class ProgressHandlers:
@@ -153,12 +156,23 @@ class ProgressHandlers:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
         queue_ids = range(config.read_queue_count) if header.queue_id < 0 else (header.queue_id,)
         targets = await in_slices(self._target_steps(header, topic, queue_ids))
-        for queue_id, queue_offset in targets.items():
-            state.offsets.reset(topic, group, queue_id, queue_offset)
-            self._wake(topic, queue_id)
-        log.info("offsets of group %s in %s reset by %s: %.1000s", group, topic, connection.peer, targets)
-        table = {MessageQueue(topic, state.broker_name, queue_id): offset for queue_id, offset in targets.items()}
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(QueueOffsetTable(table)))
+        body = await in_slices(self._reset_steps(topic, group, targets))
+        shown = dict(islice(targets.items(), _SHOWN_TARGETS))
+        log.info("%d offsets of group %s in %s reset by %s: %s", len(targets), group, topic, connection.peer, shown)
+        return response_to(request, ResponseCode.SUCCESS, body=body)
+
+    def _reset_steps(self, topic: str, group: str, targets: Mapping[int, int]) -> Generator[int, None, bytes]:
+        """Reset the offsets of a group in steps, and return the encoded `QueueOffsetTable`."""
+        state, parts = self._state, list[bytes]()
+        for part in sliced(targets.items(), _STEP_TARGETS):
+            table: dict[MessageQueue, int] = {}
+            for queue_id, queue_offset in part:
+                state.offsets.reset(topic, group, queue_id, queue_offset)
+                self._wake(topic, queue_id)
+                table[MessageQueue(topic, state.broker_name, queue_id)] = queue_offset
+            parts.append(encode_body(QueueOffsetTable(table))[len(_OFFSET_TABLE) : -len(b"}}")])
+            yield len(part)
+        return _OFFSET_TABLE + b",".join(parts) + b"}}"
 
     def _target_steps(
         self, header: ResetOffsetRequest, topic: str, queue_ids: Iterable[int]

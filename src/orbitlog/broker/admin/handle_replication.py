@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from orbitlog.broker.runtime import replication_settings as ha_keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.formats.derived.timer_checkpoint import TimerCheckpoint, encode_timer_checkpoint_fields
+from orbitlog.formats.records.timer_message import PRECISION_MS
 from orbitlog.formats.tables.loose_json import Json
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.wire.bodies.body_json import write_body
@@ -89,7 +90,8 @@ class ReplicationHandlers:
         progress = self._timed.snapshot()
         self._timed.is_changed = is_changed
         checkpoint = TimerCheckpoint(
-            last_read_time_ms=progress.done_to_ms,
+            # Whole seconds, as slots of Java's wheel: a message later in this second is pending.
+            last_read_time_ms=progress.done_to_ms - progress.done_to_ms % PRECISION_MS,
             last_queue_offset=progress.queue_offset,
             master_queue_offset=progress.queue_offset,
         )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from orbitlog.broker.admin.name_checks import checked_stored_topic, checked_topic
@@ -19,13 +20,12 @@ from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import names
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.remoting.loop_slices import in_slices
+from orbitlog.remoting.loop_slices import in_slices, sliced
 from orbitlog.remoting.whole_tables import WholeTables
-from orbitlog.settings.limits import QUEUES_PER_TOPIC
+from orbitlog.settings.limits import CONFIG_BYTES, LIST_ENTRIES, QUEUES_PER_TOPIC
 from orbitlog.storefiles.store_contents import unsupported_attributes
 from orbitlog.wire.admin_headers import CreateTopicRequest, GetTopicConfigRequest
-from orbitlog.wire.bodies.body_json import decode_request_body, encode_body, write_body
-from orbitlog.wire.bodies.config_lists import TopicConfigList
+from orbitlog.wire.bodies.body_json import encode_body, request_list_steps, write_body
 from orbitlog.wire.bodies.list_bodies import TopicList
 from orbitlog.wire.bodies.registration_body import TopicWrapper
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -104,12 +104,7 @@ class TopicHandlers:
 
     async def update_all(self, connection: Connection, request: Command) -> Answer:
         """Create or change several topics: all of them or, if one is invalid, none."""
-        try:
-            configs = decode_request_body(TopicConfigList, request.body, "topics").topics
-        except FormatError as error:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
-        for config in configs:
-            self._check(config)
+        configs = await in_slices(self._checked_steps(request.body))
         new = {config.topic for config in configs}.difference(self._state.topics.table)
         self._state.topics.admit(len(self._state.topics.table) + len(new))
         self._admit_new(request, new)
@@ -118,6 +113,18 @@ class TopicHandlers:
         await self._save()
         log.info("%d topics created or changed by %s", len(configs), connection.peer)
         return response_to(request, ResponseCode.SUCCESS)
+
+    def _checked_steps(self, body: bytes) -> Generator[int, None, list[TopicConfig]]:
+        admit = partial(self._state.limits.refuse_over, LIST_ENTRIES)
+        try:
+            configs = yield from request_list_steps(TopicConfig, body, ("topics", "topicConfigList"), admit)
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        for part in sliced(configs):
+            for config in part:
+                self._check(config)
+            yield len(part)
+        return configs
 
     def _admit_new(self, request: Command, new: Collection[str]) -> None:
         """Raise `RequestRefused` if new topics exceed the quota of the account that creates them."""
@@ -129,6 +136,7 @@ class TopicHandlers:
 
     def _check(self, config: TopicConfig) -> None:
         checked_topic(config.topic)
+        self._state.limits.refuse_over(CONFIG_BYTES, len(encode_body(config)))
         if self._state.topics.is_system(config.topic, self._state.settings):
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER, f"The topic[{config.topic}] is conflict with system topic."

@@ -22,7 +22,7 @@ from orbitlog.settings.limits import STATS_QUEUES
 from orbitlog.wire.bodies.body_json import encode_body, encode_queue
 from orbitlog.wire.bodies.queue_bodies import ConsumeOffset, QueueTimeSpan, TopicOffset
 
-STEP_QUEUES = 250
+STEP_QUEUES = 100
 
 JsonSteps = Generator[int, None, dict[str | int, Json]]
 

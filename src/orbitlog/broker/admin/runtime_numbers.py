@@ -7,6 +7,7 @@ their queues are 0.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def runtime_numbers(state: BrokerState, delayed_to: Callable[[int], int]) -> dic
         **_store_numbers(state),
         **_rates(state),
         **{f"limitReached_{key}": count for key, count in state.limits.reached.items()},
+        **{f"slowRequest_{number}": text for number, text in enumerate(_slow_requests())},
         "brokerActive": str(not state.settings.is_slave).lower(),  # whether it delivers scheduled messages
         **_memory(),
         "brokerVersionDesc": version_text,
@@ -136,3 +138,9 @@ def _bytes(count: int) -> str:
             return f"{count} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError("the last unit takes everything")
+
+
+def _slow_requests() -> list[str]:
+    """Return the last slow requests; none if none was reported, and the module that keeps them is not loaded."""
+    reports = sys.modules.get("orbitlog.remoting.slow_requests")
+    return [] if reports is None else list(reports.RECENT)

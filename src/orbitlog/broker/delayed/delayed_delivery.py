@@ -44,6 +44,7 @@ class DelayedDelivery:
         next_ms: int | None = None
         if self._levels is None:
             self._levels = self._all_levels()
+            self._correct_offsets()
         for level in self._levels:
             queue = self._state.store.queue(names.SCHEDULE_TOPIC, level - 1)
             if queue is None:
@@ -52,6 +53,16 @@ class DelayedDelivery:
             if due_ms is not None:
                 next_ms = due_ms if next_ms is None else min(next_ms, due_ms)
         return next_ms
+
+    def _correct_offsets(self) -> None:
+        """Set offsets back that are past the end of their queue, as Java does: later messages would be skipped."""
+        for level, queue_offset in self._offsets.items():
+            queue = self._state.store.queue(names.SCHEDULE_TOPIC, level - 1)
+            end = 0 if queue is None else queue.max_offset
+            if queue_offset > end:
+                log.warning("the offset of delay level %d is %d: continuing at the end, %d", level, queue_offset, end)
+                self._offsets[level] = end
+                self.is_changed = True
 
     def _all_levels(self) -> tuple[int, ...]:
         """Return the levels of the setting, and levels beyond it that have a queue from an earlier setting."""
@@ -103,6 +114,7 @@ class DelayedDelivery:
         if self._offsets != copied.offsets:
             self._offsets = dict(copied.offsets)
             self._data_version = copied.data_version
+            self._levels = None  # to be compared with the queues again
             self.is_changed = True
 
     def delivered_to(self, level: int) -> int:

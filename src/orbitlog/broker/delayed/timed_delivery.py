@@ -125,7 +125,7 @@ class TimedDelivery:
             return  # delivered before the restart
         if self._is_done_by_java(queue_offset, properties, due_ms, wake_ms):
             return
-        key = properties.get(timer_message.DELETE_KEY)
+        key = timer_message.recalled_key(properties)
         if key is not None:
             self._taken_back.add(key)
         else:
@@ -170,16 +170,17 @@ class TimedDelivery:
             due_ms = timer_message.stored_due_ms(properties, message.store_timestamp_ms)
         except FormatError as error:
             return self._quarantine.move(message, str(error))
-        is_recall = timer_message.DELETE_KEY in properties  # it has the id of the recalled message
+        recalled_key = timer_message.recalled_key(properties)
+        is_recall = recalled_key is not None
         unique_id = properties.get(props.UNIQ_KEY, "")
         left = self._state.statistics.observers.timer_left
-        if not is_recall and timer_message.is_taken_back(self._taken_back, target.topic, unique_id):
+        if not is_recall and timer_message.delete_key(target.topic, unique_id) in self._taken_back:
             left(target.topic, False)
             return True
         if wake_ms < due_ms:
             is_done = self._quarantine.deliver(message, self._rolled_copy(message, properties, due_ms, now_ms))
-        elif is_recall:
-            self._taken_back.discard(properties[timer_message.DELETE_KEY])
+        elif recalled_key is not None:
+            self._taken_back.discard(recalled_key)
             return True
         else:
             copies = self._delivered_copies(message, properties, target, now_ms)
@@ -251,7 +252,7 @@ class TimedDelivery:
                 described = self._described(queue_offset, message)
             except FormatError:
                 continue  # it will be quarantined when it is due
-            if not timer_message.is_taken_back(self._taken_back, described.topic, described.unique_id):
+            if timer_message.delete_key(described.topic, described.unique_id) not in self._taken_back:
                 messages.append(described)
         return messages
 

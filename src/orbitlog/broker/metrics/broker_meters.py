@@ -22,6 +22,7 @@ from orbitlog.broker.metrics.traffic_metrics import TrafficMetrics
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.observe import metric_table as table
 from orbitlog.observe import metrics_settings as keys
+from orbitlog.observe.condition_pages import condition_families
 from orbitlog.observe.exposition import Exposition
 from orbitlog.observe.http_listener import HttpListener
 from orbitlog.observe.loop_lag import LoopLag
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from orbitlog.broker.runtime.registration import Registration
     from orbitlog.broker.sending.flush_queue import FlushQueue
     from orbitlog.broker.sending.message_writer import MessageWriter
+    from orbitlog.broker.slave.slave_role import SlaveRole
     from orbitlog.observe.metrics_export import MetricsExport
     from orbitlog.remoting.connection import FastPath, Handler
 
@@ -57,6 +59,7 @@ class MeteredParts:
     master: MasterRole
     registration: Registration
     access: AccessControl | None
+    slave: SlaveRole | None
 
 
 class BrokerMeters:
@@ -98,6 +101,7 @@ class BrokerMeters:
         self._exposition = Exposition(
             (
                 process_reader(state.compat.name),
+                lambda _: condition_families(state.conditions),
                 self._traffic.read,
                 LagMetrics(state, parts.pops.popped).read,
                 lambda _: client_families(state),
@@ -112,8 +116,8 @@ class BrokerMeters:
             settings[keys.CARDINALITY],
         )
         if settings[keys.EXPORTER] == keys.PROM:
-            health = BrokerHealth(state, parts.registration)
-            pages = metrics_and_health(self._exposition, health.problems)
+            health = BrokerHealth(state, parts.registration, parts.slave)
+            pages = metrics_and_health(self._exposition, health.problems, state.conditions)
             host = settings[keys.PROM_HOST] or keys.LOOPBACK
             self._outlet = HttpListener(pages, host, settings[keys.PROM_PORT], state.limits)
         else:
@@ -124,7 +128,14 @@ class BrokerMeters:
 
         state = self._state
         read, log_path = state.settings.__getitem__, state.root / "logs" / "metrics.log"
-        return make_export(self.exposition, read, shared=shared, instance=state.broker_name, log_path=log_path)
+        return make_export(
+            self.exposition,
+            read,
+            shared=shared,
+            instance=state.broker_name,
+            log_path=log_path,
+            conditions=state.conditions,
+        )
 
     def _server_families(self, parts: MeteredParts, listeners: Listeners) -> Iterator[Family]:
         """Yield connections, held requests and refusals."""

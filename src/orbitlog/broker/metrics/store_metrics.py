@@ -49,6 +49,7 @@ class StoreMetrics:
         first = store.read_at(store.min_physical_offset)
         if first is not None:
             yield single(table.RESERVE_TIME, max(state.now_ms() - first.store_timestamp_ms, 0))
+        yield single(table.DISPATCH_LAG, max(store.written_to - store.dispatched_to, 0))
         yield single(table.LOG_MIN_OFFSET, store.min_physical_offset)
         yield single(table.LOG_MAX_OFFSET, store.written_to)
         yield single(table.LOG_FLUSHED_OFFSET, store.flushed_to)

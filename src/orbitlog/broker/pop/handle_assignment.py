@@ -7,7 +7,7 @@ Mirrors `QueryAssignmentProcessor`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from orbitlog.broker.admin.name_checks import checked_group
 from orbitlog.broker.pop.request_modes import POP, RequestModes
@@ -21,9 +21,10 @@ from orbitlog.formats.tables.group_config import RequestMode
 from orbitlog.formats.tables.topic_config import PERMISSION_READ
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.remoting.loop_slices import in_slices, sliced
 from orbitlog.wire.bodies.body_json import decode_body, decode_request_body, encode_body
 from orbitlog.wire.bodies.client_bodies import REQUEST_MODES, QueryAssignmentBody, QueueAssignment, QueueAssignments
-from orbitlog.wire.bodies.route_bodies import TopicRoute
+from orbitlog.wire.bodies.route_bodies import TopicRoute, require_listable
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
 from orbitlog.wire.nameserver_headers import GetRouteInfoRequest
@@ -84,11 +85,11 @@ class AssignmentHandlers:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid body: {error}") from None
         settings = self._state.settings
         mode = self._modes.find(asked.topic, asked.group, settings[keys.REQUEST_MODE], settings[keys.POP_SHARE_QUEUES])
-        queues = self._share(asked, mode, sorted(await self._queues(asked.topic)))
+        queues = self._share(asked, mode, await self._queues(asked.topic))
         if queues is None:
             return response_to(request, ResponseCode.SUCCESS, body=_NO_ANSWER)
-        assignments = tuple(QueueAssignment(queue, mode.mode) for queue in dict.fromkeys(queues))
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(QueueAssignments(assignments)))
+        body = await in_slices(_encoding_steps(queues, mode.mode))
+        return response_to(request, ResponseCode.SUCCESS, body=body)
 
     def _share(
         self, asked: QueryAssignmentBody, mode: RequestMode, queues: Sequence[MessageQueue]
@@ -107,7 +108,7 @@ class AssignmentHandlers:
         return allocate(asked.client_id, queues, members)
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
-        """Return every readable queue of a topic, at every broker."""
+        """Return every readable queue of a topic, at every broker, in order."""
         read_ms, queues = self._routes.get(topic, (0, []))
         now_ms = self._state.now_ms()
         if not 0 <= now_ms - read_ms < _ROUTE_KEPT_MS:
@@ -125,7 +126,9 @@ class AssignmentHandlers:
             try:
                 answer = await self._client.invoke(address, request, _ROUTE_SECONDS)
                 if answer.code == ResponseCode.SUCCESS:
-                    return _readable(topic, decode_body(TopicRoute, answer.body, "route"))
+                    route = decode_body(TopicRoute, answer.body, "route")
+                    require_listable(route)
+                    return _readable(topic, route)
             except (RemotingError, FormatError) as error:
                 log.warning("could not get the route of %s from name server %s: %s", topic, address, error)
         config = self._state.topics.find(topic)
@@ -133,10 +136,20 @@ class AssignmentHandlers:
         return [MessageQueue(topic, self._state.broker_name, queue_id) for queue_id in range(count)]
 
 
+def _encoding_steps(queues: Iterable[MessageQueue], mode: str) -> Generator[int, None, bytes]:
+    """Encode `QueueAssignments` in steps: a topic may have 65,535 queues."""
+    parts: list[bytes] = []
+    for part in sliced(queues):
+        encoded = encode_body(QueueAssignments(tuple(QueueAssignment(queue, mode) for queue in part)))
+        parts.append(encoded[encoded.index(b"[") + 1 : -len(b"]}")])
+        yield len(part)
+    return b'{"messageQueueAssignments":[' + b",".join(parts) + b"]}"
+
+
 def _readable(topic: str, route: TopicRoute) -> list[MessageQueue]:
     return [
         MessageQueue(topic, queue.broker_name, queue_id)
-        for queue in route.queues
+        for queue in sorted(route.queues, key=lambda queue: queue.broker_name)  # not 65,535 queues of one broker
         if queue.permission & PERMISSION_READ
         for queue_id in range(queue.read_queue_count)
     ]
@@ -149,12 +162,13 @@ def _share_to_pop(
     if client_id not in members:
         return []
     if share_count <= 0 or share_count >= len(members) - 1:
-        return [MessageQueue(queue.topic, queue.broker_name, _ANY_QUEUE) for queue in queues]
+        brokers = dict.fromkeys(queue.broker_name for queue in queues)
+        return [MessageQueue(queues[0].topic, broker_name, _ANY_QUEUE) for broker_name in brokers]
     at = members.index(client_id)
     if len(members) > len(queues):
         return [queues[at % len(queues)]]
     near = [members[(at + step) % len(members)] for step in range(share_count + 1)]
-    return [queue for member in near for queue in allocate(member, queues, members)]
+    return list(dict.fromkeys(queue for member in near for queue in allocate(member, queues, members)))
 
 
 def _decoded_mode(request: Command) -> RequestMode:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 
 from orbitlog.broker.pop.earlier_pops import EarlierPops
 from orbitlog.broker.pop.pop_service import PopService
@@ -16,6 +16,7 @@ from orbitlog.broker.pop.popped_queues import Flight, PopKey
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.remoting.loop_slices import STEP_ITEMS, at_once, in_slices, sliced
 from orbitlog.settings.limits import ACK_BITS_BYTES, ACK_RECEIPTS
 from orbitlog.wire.bodies.body_json import decode_request_body
 from orbitlog.wire.bodies.client_bodies import BatchAck, BatchAckBody
@@ -30,6 +31,8 @@ from orbitlog.wire.pop_receipt import (
 )
 
 _INVISIBLE_MS_MAX = 30 * 24 * 3600 * 1000
+_STEP_MESSAGES = 500  # of one receipt, whose bits may name thousands
+_STEP_BODY_BYTES = 16 * 1024
 
 
 class PopAckHandlers:
@@ -64,7 +67,9 @@ class PopAckHandlers:
         self._take(key, (header.queue_offset,), receipt)
         return response_to(request, ResponseCode.SUCCESS)
 
-    def acknowledge_all(self, _: Connection, request: Command) -> Answer:
+    def acknowledge_all(self, _: Connection, request: Command) -> Answer | Awaitable[Answer]:
+        limits = self._state.limits
+        limits.refuse_over(ACK_RECEIPTS, request.body.count(b"{") - 1)  # before each of them is decoded
         try:
             body = decode_request_body(BatchAckBody, request.body, "acknowledgements")
         except FormatError as error:
@@ -72,17 +77,32 @@ class PopAckHandlers:
         acks, broker_name = body.acks, body.broker_name or ""
         if not acks:
             raise RequestRefused(ResponseCode.NO_MESSAGE, "the batch contains no receipt")
-        limits = self._state.limits
-        limits.refuse_over(ACK_RECEIPTS, len(acks))
         limits.refuse_over(ACK_BITS_BYTES, sum(len(ack.bits) for ack in acks) * 3 // 4)  # bits are base64
+        steps = self._batch_steps(acks, broker_name)
+        if len(request.body) > _STEP_BODY_BYTES:
+            return self._answered(request, steps)
+        at_once(steps)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def _answered(self, request: Command, steps: Generator[int, None, None]) -> Command:
+        await in_slices(steps)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    def _batch_steps(self, acks: Iterable[BatchAck], broker_name: str) -> Generator[int, None, None]:
+        """Take the receipts of a batch in steps; each acknowledgement is complete in itself."""
+        count = 0
         for ack in acks:
             key = PopKey(real_topic(ack.topic, ack.group, ack.retry), ack.group, ack.queue_id)
             receipt = PopReceipt(
                 *(ack.start_queue_offset, ack.pop_timestamp_ms, ack.invisible_ms, ack.revive_queue_id, ack.retry),
                 *(broker_name, ack.queue_id, -1),
             )
-            self._take(key, _offsets(ack), receipt)
-        return response_to(request, ResponseCode.SUCCESS)
+            for queue_offsets in sliced(_offsets(ack), _STEP_MESSAGES):
+                self._take(key, queue_offsets, receipt)
+                count += len(queue_offsets)
+                if count >= STEP_ITEMS:
+                    yield count
+                    count = 0
 
     def _take(self, key: PopKey, queue_offsets: Iterable[int], receipt: PopReceipt) -> None:
         pop_timestamp_ms = receipt.pop_timestamp_ms

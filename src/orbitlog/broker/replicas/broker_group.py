@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from orbitlog.broker.replicas.handle_replicas import REPLICA_CODES
+from orbitlog.broker.replicas.handle_replicas import CONTROLLED_CODES, REPLICA_CODES
+from orbitlog.broker.replicas.table_barrier import TableBarrier
 from orbitlog.broker.runtime.background_loops import BackgroundLoops
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.lazy_handlers import LazyHandlers
 from orbitlog.broker.runtime.master_role import MasterRole
+from orbitlog.broker.slave.slave_requests import RESETS, TABLE_CHANGES
 from orbitlog.broker.slave.slave_role import SlaveRole
 from orbitlog.broker.slave.table_sync import TableSync
+from orbitlog.errors import RemotingError, RequestRefused
 from orbitlog.formats.java import LONG_MAX
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Handler
 from orbitlog.replication.group.member_driver import MemberDriver
 from orbitlog.replication.master_link import LinkStatus
 from orbitlog.replication.slave_hub import SlaveStatus
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
 from orbitlog.wire.nameserver_headers import RegisterBrokerResponse
+from orbitlog.wire.replication.group_headers import TablesRequest, TablesResponse
 
-_COPY_TABLES_MS = 1_000
-_SOON_MS = 200
+log = logging.getLogger(__name__)
+
+_HOLD_MS = 1_000
+_PAUSE_S = 0.2
+_ASK_S = 5.0
+_CONFIRM_PAUSE_S = 0.02
+_CONFIRM_TRIES = 500
 
 
 class GroupAcks:
@@ -33,14 +45,14 @@ class GroupAcks:
     """
 
     def __init__(self, *, waits_for_slaves: bool, holds_lease: Callable[[float], bool]) -> None:
-        self._waits_for_slaves = waits_for_slaves
+        self.waits_for_slaves = waits_for_slaves
         self._holds_lease = holds_lease
         self.confirmed_to = 0
 
     @property
     def replicated_to(self) -> int:
         """Offset up to which sends are acknowledged."""
-        if not self._waits_for_slaves and self._holds_lease(asyncio.get_running_loop().time()):
+        if not self.waits_for_slaves and self._holds_lease(asyncio.get_running_loop().time()):
             return LONG_MAX
         return self.confirmed_to
 
@@ -54,12 +66,23 @@ class GroupPort(MasterRole):
 
     is_in_group = True
 
-    def __init__(self, state: BrokerState, port: int, driver: MemberDriver | None) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        port: int,
+        driver: MemberDriver | None,
+        replicate_tables: Callable[[], asyncio.Future[None]] | None = None,
+    ) -> None:
         super().__init__(state, None, _nothing, admits_local=False)
         self.port = port
         self._driver = driver
+        self._replicate_tables = replicate_tables
         if driver is not None:
             self.appended = driver.appended
+
+    def replicate_tables(self) -> asyncio.Future[None] | None:
+        """Replicate a topic that a send has created, if sends wait for slaves."""
+        return None if self._replicate_tables is None else self._replicate_tables()
 
     @property
     def slaves(self) -> list[SlaveStatus]:
@@ -81,6 +104,13 @@ class GroupPort(MasterRole):
         """Do nothing: the group closes its connections."""
 
 
+class _CopiedTerm(NamedTuple):
+    """A master and its epoch; changes of tables are numbered in one epoch."""
+
+    address: str
+    epoch: int
+
+
 class GroupSlave(SlaveRole):
     """A slave whose log comes through its group; it copies only the tables of the master."""
 
@@ -95,6 +125,8 @@ class GroupSlave(SlaveRole):
         super().__init__(state, client, tables)
         self._find_master = master
         self._driver = driver
+        self._term = _CopiedTerm("", 0)
+        self._saved_number = 0
 
     @property
     def link(self) -> LinkStatus:
@@ -108,16 +140,65 @@ class GroupSlave(SlaveRole):
         return LinkStatus(self.master_address, is_connected, links[0].read_s, links[0].written_s, problem=problem)
 
     def start(self, loops: BackgroundLoops) -> None:
-        """Copy the master's tables each second: a failover loses the changes since the last copy."""
-        loops.every(
-            "copy of the master's tables",
-            lambda: _COPY_TABLES_MS if self._copied_from == self._find_master() else _SOON_MS,
-            self._copy_from_master,
-        )
+        """Copy the master's tables when they change, and its progress each second."""
+        loops.run("copy of the master's tables", self._follow_tables)
 
-    async def _copy_from_master(self) -> None:
+    async def _follow_tables(self) -> None:
+        """Copy the tables of the master once, after a change or a second."""
         self.master_address = self._find_master()
-        await self._copy_tables()
+        following = self._driver.member.following
+        if not self.master_address or following is None:
+            await asyncio.sleep(_PAUSE_S)
+            return
+        term = _CopiedTerm(self.master_address, following.epoch)
+        if term != self._term:
+            self._term, self._saved_number = term, 0
+        try:
+            await self._copy_changed(term)
+        except (RemotingError, RequestRefused) as error:
+            if str(error) != self._reported:
+                log.warning("could not copy the tables of master %s, retrying: %s", term.address, error)
+            self._reported = str(error)
+            await asyncio.sleep(_PAUSE_S)
+        else:
+            self._reported = ""
+
+    async def _copy_changed(self, term: _CopiedTerm) -> None:
+        """Copy definitions, then progress once this log has what it refers to.
+
+        Progress is read before the end of the master's log. Up to that end the log must be confirmed here: a delivered
+        message that this member lacks, or that another master could cut, would otherwise count as delivered.
+        """
+        number = (await self._ask_tables(term, _HOLD_MS)).number
+        await self._tables.copy_definitions(term.address)
+        progress = await self._tables.fetch_progress(term.address)
+        log_end = (await self._ask_tables(term, 0)).log_end
+        for _ in range(_CONFIRM_TRIES):
+            following = self._driver.member.following
+            if following is None or following.epoch != term.epoch or self._find_master() != term.address:
+                return
+            if self._driver.member.log.confirmed_to >= log_end:
+                break
+            await asyncio.sleep(_CONFIRM_PAUSE_S)
+        else:
+            return
+        await self._tables.take_progress(progress)
+        if number != self._saved_number:
+            await self._tables.save_all()
+            self._saved_number = number
+
+    async def _ask_tables(self, term: _CopiedTerm, wait_ms: int) -> TablesResponse:
+        header = TablesRequest(
+            member_id=self._driver.member.context.member_id,
+            epoch=term.epoch,
+            saved_number=self._saved_number,
+            wait_ms=wait_ms,
+        )
+        request = Command(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, ext_fields=header.to_ext_fields())
+        answer = await self._client.invoke(term.address, request, _ASK_S)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestRefused(answer.code, answer.remark or f"code {answer.code}")
+        return TablesResponse.from_ext_fields(answer.ext_fields)
 
     def found_master(self, answer: RegisterBrokerResponse) -> None:
         """Do nothing: the coordinator names the master."""
@@ -133,17 +214,34 @@ class BrokerGroup(NamedTuple):
     driver: MemberDriver
     master_address: Callable[[], str]
     handlers: Callable[[], Mapping[int, Handler]]
+    barrier: TableBarrier
+    is_controlled: bool = False
+    """Java's members copy tables by themselves: no request waits until they have a change."""
 
-    def table(self) -> dict[int, Handler]:
-        """Return the handlers of requests about the group, as `LazyHandlers`."""
-        return LazyHandlers(REPLICA_CODES, self.handlers).table
+    def extended(self, table: Mapping[int, Handler], *, is_master: bool) -> dict[int, Handler]:
+        """Return the handlers with those of requests about the group.
+
+        A master answers a request that changes topics, groups or offsets when its in-sync members have the change.
+        """
+        codes = CONTROLLED_CODES if self.is_controlled else REPLICA_CODES
+        extended = {**table, **LazyHandlers(codes, self.handlers).table}
+        if not is_master or self.is_controlled:
+            return extended
+        return self.barrier.replicating(extended, (*TABLE_CHANGES, *RESETS))
 
     def make_port(self, state: BrokerState) -> GroupPort:
         """Return the HA port; only a master reports its appends to the group."""
-        return GroupPort(state, self.ha_port, None if state.settings.is_slave else self.driver)
+        if state.settings.is_slave:
+            return GroupPort(state, self.ha_port, None)
+        waits = self.acks.waits_for_slaves and not self.is_controlled
+        return GroupPort(state, self.ha_port, self.driver, self.barrier.begin if waits else None)
 
     def make_slave(self, state: BrokerState, client: RemotingClient, tables: TableSync) -> GroupSlave:
         """Return the role of a slave."""
+        if self.is_controlled:
+            from orbitlog.broker.replicas.controlled_slave import ControlledSlave
+
+            return ControlledSlave(state, client, tables, self.master_address, self.driver)
         return GroupSlave(state, client, tables, self.master_address, self.driver)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
+from collections.abc import Callable
 
+from orbitlog.access.access_settings import ACL_ENABLE, AUTHENTICATION
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime import replication_settings as ha_keys
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
@@ -13,11 +15,36 @@ from orbitlog.replication.group.etcd_coordinator import EtcdCoordinator
 from orbitlog.replication.group.etcd_gateway import EtcdAccess
 from orbitlog.replication.group.member_context import GroupLimits
 from orbitlog.replication.group.member_driver import DriverLimits
+from orbitlog.replication.slave_hub import LOOPBACK, Network
+from orbitlog.settings.limits import HA_CONNECTIONS
 from orbitlog.settings.setting import SettingError
 
 _POLL_S = 0.5
 _REDIAL_S = 0.3
+_CONTROLLED_PAUSE_S = 1.0
 _ASYNC = "ASYNC_MASTER"
+
+
+def check_member_settings(settings: BrokerSettings) -> None:
+    """Raise a `SettingError` for settings that a member of a group with either kind of coordinator cannot have."""
+    if settings[ha_keys.CONTROLLER_MODE]:
+        _check_controlled(settings)
+    else:
+        check_group_settings(settings)
+
+
+def _check_controlled(settings: BrokerSettings) -> None:
+    """Raise a `SettingError` for settings of a group of Apache's controller. Role and id of the file have no effect."""
+    key = ha_keys.CONTROLLER_MODE.key
+    if settings[ha_keys.COORDINATOR]:
+        raise SettingError(f"{key}=true cannot be set with replicaCoordinator: a group has one or the other")
+    if not settings[ha_keys.CONTROLLER_ADDRESSES]:
+        raise SettingError(f"{key}=true needs controllerAddr, the controllers of the group: host:port;host:port")
+    if settings[ha_keys.MASTER_HA_ADDRESS]:
+        raise SettingError(f"haMasterAddress cannot be set with {key}=true: the controller names the master")
+    if settings[keys.DISPATCH_ENGINE] != "inline":
+        raise SettingError(f"dispatchEngine=spark is not supported with {key}=true; remove one of them")
+    _check_reachable(settings, f"{key}=true")
 
 
 def check_group_settings(settings: BrokerSettings) -> None:
@@ -37,22 +64,42 @@ def check_group_settings(settings: BrokerSettings) -> None:
             "brokerRole=SLAVE cannot be set with replicaCoordinator, which gives the role; set SYNC_MASTER (sends wait"
             " for the in-sync members) or ASYNC_MASTER (they do not)"
         )
-    if settings[keys.DISPATCH_ENGINE] != "inline":
-        raise SettingError("dispatchEngine=spark is not supported with replicaCoordinator; remove one of them")
+    _check_reachable(settings, "replicaCoordinator")
+    _tls(settings)
+
+
+def _check_reachable(settings: BrokerSettings, name: str) -> None:
+    """Raise a `SettingError` unless other members can connect, and no one else."""
     bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - compared, not bound
     if bound.is_unspecified and not (settings[ha_keys.HA_ADDRESS] or settings[keys.ADVERTISED_ADDRESS]):
         raise SettingError(
-            "replicaCoordinator with bindAddress=0.0.0.0 needs brokerIP1, the address that other members connect to"
+            f"{name} with bindAddress=0.0.0.0 needs brokerIP1, the address that other members connect to"
         )
     if not bound.is_loopback and not settings[ha_keys.HA_MEMBERS]:
         raise SettingError(
-            "replicaCoordinator on an address other than loopback needs haMembers, the addresses of the other members"
+            f"{name} on an address other than loopback needs haMembers, the addresses of the other members"
         )
-    _tls(settings)
+    if is_access_controlled(settings) and not settings[ha_keys.HA_MEMBERS]:
+        raise SettingError(
+            f"{name} with access control needs haMembers, the addresses of the other members: the HA port has no"
+            " credentials; haMembers=127.0.0.1 serves every process of this machine"
+        )
+
+
+def is_access_controlled(settings: BrokerSettings) -> bool:
+    """Return whether clients need credentials: then no address is a member unless `haMembers` lists it."""
+    return settings[AUTHENTICATION] or settings[ACL_ENABLE]
+
+
+def member_networks(settings: BrokerSettings) -> tuple[Network, ...]:
+    """Return the networks whose connections to the HA port are served."""
+    return settings[ha_keys.HA_MEMBERS] or (() if is_access_controlled(settings) else LOOPBACK)
 
 
 def waits_for_slaves(settings: BrokerSettings) -> bool:
     """Return whether sends wait for the in-sync set: always, unless `brokerRole=ASYNC_MASTER` is set by name."""
+    if settings[ha_keys.CONTROLLER_MODE]:
+        return settings[ha_keys.ALL_ACKNOWLEDGE] != "false" or settings[ha_keys.IN_SYNC_REPLICAS] > 1
     return settings.texts.get(ha_keys.BROKER_ROLE.key) != _ASYNC
 
 
@@ -70,15 +117,38 @@ def group_limits(settings: BrokerSettings) -> GroupLimits:
         redial_s=_REDIAL_S,
         poll_s=_POLL_S,
         acks_alone=not waits_for_slaves(settings),
+        copies_tables=True,
     )
 
 
-def driver_limits(settings: BrokerSettings) -> DriverLimits:
-    """Return times and sizes of the member's connections."""
+def controlled_limits(settings: BrokerSettings) -> GroupLimits:
+    """Return the limits of a member of a controller's group; `min_in_sync` 0 is two in a group of several."""
+    wanted = settings[ha_keys.MIN_IN_SYNC_CONTROLLED]
+    if settings[ha_keys.ALL_ACKNOWLEDGE] == "false":
+        is_fixed = not settings[ha_keys.AUTO_IN_SYNC]
+        wanted = max(wanted, settings[ha_keys.IN_SYNC_REPLICAS] if is_fixed else 0, 1)
+    return GroupLimits(
+        min_in_sync=wanted,
+        patience_s=settings[ha_keys.CATCH_UP_MS] / 1000,
+        redial_s=_CONTROLLED_PAUSE_S,
+        poll_s=settings[ha_keys.TABLE_SYNC_MS] / 1000,
+        acks_alone=not waits_for_slaves(settings),
+        is_observer=settings[ha_keys.ASYNC_LEARNER],
+        retry_s=_CONTROLLED_PAUSE_S,
+    )
+
+
+def driver_limits(settings: BrokerSettings, on_full: Callable[[], None]) -> DriverLimits:
+    """Return times, sizes and number of the member's connections; `on_full` is called for each one too many."""
+    is_controlled = settings[ha_keys.CONTROLLER_MODE]
+    leases = (settings[ha_keys.CONTROLLER_TIMEOUT_MS] / 1000, 1.0, 1.0) if is_controlled else DriverLimits()[:3]
     return DriverLimits(
+        *leases,
         heartbeat_s=settings[ha_keys.HA_HEARTBEAT_MS] / 1000,
         silence_s=settings[ha_keys.HA_SILENCE_MS] / 1000,
         transfer_bytes=settings[ha_keys.HA_TRANSFER_BYTES],
+        connections_max=settings[HA_CONNECTIONS],
+        on_full=on_full,
     )
 
 

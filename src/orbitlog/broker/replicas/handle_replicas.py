@@ -5,25 +5,28 @@ A member of a group answers what Java asks of its controller; the answer has fur
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
 from orbitlog.broker.replicas.member_log import StoreLog
+from orbitlog.broker.replicas.table_barrier import TableBarrier
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.tables.loose_json import Json
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.remoting.incoming_requests import LongPoll
 from orbitlog.replication.group.group_state import GroupState
 from orbitlog.replication.group.member_driver import MemberDriver
 from orbitlog.wire.bodies.body_json import write_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
-from orbitlog.wire.replication.group_headers import ElectMasterRequest
+from orbitlog.wire.replication.group_headers import TABLES_FIELD, ElectMasterRequest, TablesRequest
 
 REPLICA_CODES = (
     RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
     RequestCode.CONTROLLER_ELECT_MASTER,
     RequestCode.GET_BROKER_EPOCH_CACHE,
 )
+CONTROLLED_CODES = (*REPLICA_CODES, RequestCode.NOTIFY_BROKER_ROLE_CHANGED)
 
 
 class GroupNode(Protocol):
@@ -36,7 +39,12 @@ class GroupNode(Protocol):
     def driver(self) -> MemberDriver: ...
     @property
     def store_log(self) -> StoreLog: ...
+    @property
+    def barrier(self) -> TableBarrier | None:
+        """Changes of tables, while this member serves as master."""
+
     def update_gate(self) -> None: ...
+    def admits(self, peer_ip: str) -> bool: ...
 
 
 class ReplicaHandlers:
@@ -53,12 +61,23 @@ class ReplicaHandlers:
             RequestCode.GET_BROKER_EPOCH_CACHE: self.epochs,
         }
 
-    def status(self, _: Connection, request: Command) -> Answer:
-        """Return the group's state, as this member last read it, and the member itself."""
+    def status(self, connection: Connection, request: Command) -> Answer | Awaitable[Answer]:
+        """Return the group's state, as this member last read it, and the member itself; of a slave's, its tables."""
+        if TABLES_FIELD in request.ext_fields:
+            return LongPoll(self._tables(connection, request))
         state = self._node.driver.member.context.desk.state
         table: Json = {} if state is None else {self._node.broker_name: self._group(state)}
         body: Json = {"replicasInfoTable": table, "orbitlogMember": self._member()}
         return response_to(request, ResponseCode.SUCCESS, body=write_body(body))
+
+    async def _tables(self, connection: Connection, request: Command) -> Answer:
+        """Return the last change of the tables to a slave. Its reports count, so it must be a listed member."""
+        header = TablesRequest.from_ext_fields(request.ext_fields)
+        barrier = self._node.barrier
+        if barrier is None or not self._node.admits(connection.peer.rpartition(":")[0]):
+            raise RequestRefused(ResponseCode.CONTROLLER_NOT_LEADER, "this broker has no tables for the caller now")
+        answer = await barrier.poll(header)
+        return response_to(request, ResponseCode.SUCCESS, ext_fields=answer.to_ext_fields())
 
     def _group(self, state: GroupState) -> Json:
         live = self._node.driver.member.context.desk.live
@@ -165,4 +184,6 @@ class ReplicaHandlers:
                 ResponseCode.CONTROLLER_INVALID_REPLICAS,
                 f"member {target} is not in sync and connected; see `orbitlog replica status`",
             )
+        if self._node.barrier is not None:
+            self._node.barrier.wake()
         self._node.update_gate()

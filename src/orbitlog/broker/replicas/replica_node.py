@@ -22,12 +22,14 @@ from orbitlog.broker.replicas.group_options import (
     driver_limits,
     group_limits,
     ha_address,
+    member_networks,
     open_group_coordinator,
     waits_for_slaves,
 )
 from orbitlog.broker.replicas.handle_replicas import ReplicaHandlers
 from orbitlog.broker.replicas.member_log import StoreLog
 from orbitlog.broker.replicas.promotion import take_office
+from orbitlog.broker.replicas.table_barrier import TableBarrier
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime import replication_settings as ha_keys
 from orbitlog.broker.runtime.broker_node import Broker, make_client
@@ -36,6 +38,7 @@ from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
+from orbitlog.observe.conditions import COORDINATOR_LOST, Conditions
 from orbitlog.observe.metrics_settings import PROM_PORT
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Address
@@ -46,7 +49,7 @@ from orbitlog.replication.group.group_state import LiveMember
 from orbitlog.replication.group.member_driver import DriverEvents, MemberDriver
 from orbitlog.replication.group.member_files import MemberFiles
 from orbitlog.replication.group.replica_log import ReplicaLog
-from orbitlog.replication.slave_hub import LOOPBACK
+from orbitlog.settings.limits import HA_CONNECTIONS
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.storefiles.disk import RealDisk
 
@@ -74,6 +77,7 @@ class ReplicaNode:
         self._driver: MemberDriver | None = None
         self._log: StoreLog | None = None
         self._listener: asyncio.Server | None = None
+        self._tables = TableBarrier(lambda: self.driver, _table_timeout_s(self._settings))
         self._acks = GroupAcks(waits_for_slaves=waits_for_slaves(settings), holds_lease=self._holds_lease)
         self._is_master = False
         """Whether the broker is built as a master."""
@@ -82,6 +86,7 @@ class ReplicaNode:
         self._gate: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self._ports: dict[str, str] = {}
+        self._conditions = Conditions()  # of the brokers in all roles
 
     # What a server sees of a broker
 
@@ -104,6 +109,11 @@ class ReplicaNode:
         return self._log
 
     @property
+    def barrier(self) -> TableBarrier | None:
+        """Changes of tables; None while this member does not serve as master."""
+        return self._tables if self._is_master and self._switching is None else None
+
+    @property
     def address(self) -> Address:
         """Host and port that the broker listens on."""
         return self.broker.address
@@ -118,22 +128,19 @@ class ReplicaNode:
 
         The broker starts fenced: it accepts no messages and is in no route until the coordinator has answered.
         """
+        await self._identify()
         was_closed = self._disk.read_file(self._root / tree.ABORT) is None
         settings = self._settings.with_texts(
             {ha_keys.BROKER_ROLE.key: ha_keys.SLAVE, keys.BROKER_ID.key: str(self._member_id)}
         )
         opened = await asyncio.to_thread(open_broker_store, settings, self._root, progress=self._progress)
-        files = MemberFiles(self._disk, self._root)
+        files = self._make_files()
         self._log = StoreLog(opened.store, files)
-        self._driver = driver = MemberDriver(
-            self._make_member(opened, files, was_closed=was_closed),
-            self._log,
-            open_group_coordinator(self._settings, self._member_id),
-            DriverEvents(
-                *(self._role_changed, self._confirmed, self._appended, self._turn_ended, self._describe, self._admits)
-            ),
-            driver_limits(self._settings),
+        member = self._make_member(opened, files, was_closed=was_closed)
+        events = DriverEvents(
+            *(self._role_changed, self._confirmed, self._appended, self._turn_ended, self._describe, self.admits)
         )
+        self._driver = driver = self._make_driver(member, self._log, events)
         await self._listen(driver)
         self._acks.confirmed_to = opened.store.dispatched_to
         self._broker = self._build(settings, opened)
@@ -142,6 +149,33 @@ class ReplicaNode:
         self._keep_ports()
         driver.start()
         self._watch_gate()
+
+    def _note_full(self) -> None:
+        if self._broker is not None:
+            self._broker.state.limits.reach(HA_CONNECTIONS)
+
+    # What depends on the kind of coordinator
+
+    async def _identify(self) -> None:
+        """Learn the id of this member."""
+
+    def _make_files(self) -> MemberFiles:
+        return MemberFiles(self._disk, self._root)
+
+    def _new_member(self, replica_log: ReplicaLog, *, lost_bytes: bool, is_new: bool) -> GroupMember:
+        limits = group_limits(self._settings)
+        return GroupMember(self._member_id, limits, replica_log, lost_bytes=lost_bytes, is_new=is_new)
+
+    def _make_driver(self, member: GroupMember, member_log: StoreLog, events: DriverEvents) -> MemberDriver:
+        coordinator = open_group_coordinator(self._settings, self._member_id)
+        return MemberDriver(member, member_log, coordinator, events, driver_limits(self._settings, self._note_full))
+
+    def _make_group(self, client: RemotingClient) -> BrokerGroup:
+        handlers = ReplicaHandlers(self)
+        return BrokerGroup(
+            *(client, self._acks, self._ha_port, self.driver, self._master_address, lambda: handlers.table),
+            barrier=self._tables,
+        )
 
     async def stop(self) -> None:
         """Close the broker, and leave the group so that the others can elect a master at once."""
@@ -176,18 +210,19 @@ class ReplicaNode:
             await asyncio.sleep(0.05)
 
     def _make_member(self, opened: OpenStore, files: MemberFiles, *, was_closed: bool) -> GroupMember:
-        store, limits = opened.store, group_limits(self._settings)
+        store = opened.store
         is_empty = store.written_to == store.min_physical_offset
         # Copies that count when they are flushed cannot be lost.
         acks_flushed = self._settings.flushes_before_answer
         has_lost = not acks_flushed and files.may_have_lost_bytes(was_closed=was_closed, is_empty=is_empty)
-        if not has_lost:
+        is_new = files.is_new(is_empty=is_empty)
+        if not (has_lost or is_new):
             files.note_boot()
         history = EpochHistory(files.read_epochs())
         replica_log = ReplicaLog(
             history, store.min_physical_offset, store.written_to, store.flushed_to, store.dispatched_to, acks_flushed
         )
-        return GroupMember(self._member_id, limits, replica_log, lost_bytes=has_lost)
+        return self._new_member(replica_log, lost_bytes=has_lost, is_new=is_new)
 
     async def _listen(self, driver: MemberDriver) -> None:
         settings, host = self._settings, self._settings[keys.BIND_ADDRESS]
@@ -204,11 +239,8 @@ class ReplicaNode:
         return port
 
     def _build(self, settings: BrokerSettings, opened: OpenStore) -> Broker:
-        client, handlers = self._client(settings), ReplicaHandlers(self)
-        group = BrokerGroup(
-            client, self._acks, self._ha_port, self.driver, self._master_address, lambda: handlers.table
-        )
-        return Broker(settings, self._root, opened=opened, group=group)
+        group = self._make_group(self._client(settings))
+        return Broker(settings, self._root, opened=opened, group=group, conditions=self._conditions)
 
     def _client(self, settings: BrokerSettings) -> RemotingClient:
         return make_client(settings, self._root) if self._broker is None else self._broker.client
@@ -244,27 +276,27 @@ class ReplicaNode:
         live = member.context.desk.live.get(following.master)
         return "" if live is None else live.address
 
-    def _admits(self, peer_ip: str) -> bool:
+    def admits(self, peer_ip: str) -> bool:
+        """Return whether an address is that of a member."""
         address = ipaddress.ip_address(peer_ip.strip("[]"))
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
-        networks = self._settings[ha_keys.HA_MEMBERS] or LOOPBACK
+        networks = member_networks(self._settings)
         if any(address.version == network.version and address in network for network in networks):
             return True
         log.warning("refusing HA connection of %s: it is not in haMembers", peer_ip)
         return False
 
     def _role_changed(self, change: RoleChanged) -> None:
-        log.info(
-            "role in the replica group: %s, epoch %d, master %s%s",
-            change.role,
-            change.epoch,
-            change.master,
-            f" ({change.reason})" if change.reason else "",
+        reason = f" ({change.reason})" if change.reason else ""
+        self._conditions.changed(
+            "role_changed",
+            f"role changed: {change.role} in the replica group, epoch {change.epoch}, master {change.master}{reason}",
         )
         if change.role != Role.MASTER and self._is_master:
             # Held from here on: the store takes bytes of another master only after it was opened as a slave's.
             self.broker.fence(_NOT_MASTER)
+            self._tables.review()
             self.driver.suspend()
             self._switch_soon(to_master=False)
         elif not self._is_master:
@@ -327,8 +359,10 @@ class ReplicaNode:
     def _watch_gate(self) -> None:
         """Refuse sends while the group cannot take them, such as during a handover."""
         self._gate = asyncio.get_running_loop().call_later(_GATE_S, self._watch_gate)
+        self._conditions.set(COORDINATOR_LOST, self.driver.problem)
         if self._is_master and self._switching is None:
             self.update_gate()
+        self._tables.review()
 
     def update_gate(self) -> None:
         """Accept or refuse sends, as the member decides now."""
@@ -384,3 +418,8 @@ class ReplicaNode:
     def _publish_role(self) -> None:
         if not self._is_master:
             self._publish(self.driver.member.role is Role.SLAVE)
+
+
+def _table_timeout_s(settings: BrokerSettings) -> float:
+    """Return how long a change of tables waits for slaves: a member that lacks messages is removed meanwhile."""
+    return (settings[ha_keys.PATIENCE_MS] + settings[ha_keys.SLAVE_TIMEOUT_MS]) / 1000

@@ -1,12 +1,11 @@
-"""Background loops: tasks that repeat a step. A step that fails is logged and retried."""
+"""Background loops: tasks that repeat a step. A step that fails is retried; its condition is logged."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
-log = logging.getLogger(__name__)
+from orbitlog.observe.conditions import STEP_FAILING, Conditions
 
 Step = Callable[[], Awaitable[None] | None]
 _RETRY_SECONDS = 1.0
@@ -15,7 +14,8 @@ _RETRY_SECONDS = 1.0
 class BackgroundLoops:
     """Tasks that run until `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, conditions: Conditions | None = None) -> None:
+        self._conditions = conditions or Conditions()
         self._tasks: list[asyncio.Task[None]] = []
 
     def every(self, name: str, interval_ms: Callable[[], int], step: Step) -> None:
@@ -61,6 +61,8 @@ class BackgroundLoops:
                 taken = step()
                 if taken is not None:
                     await taken
-            except Exception:
-                log.exception("%s failed, retrying", name)
+            except Exception as error:  # noqa: BLE001 - the other loops, and the next turn of this one, must run
+                self._conditions.set(STEP_FAILING, f"{type(error).__name__}: {error}", name, error=error)
                 await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                self._conditions.set(STEP_FAILING, "", name)

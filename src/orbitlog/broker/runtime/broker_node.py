@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,11 +50,12 @@ from orbitlog.broker.transactions.transaction_ends import TransactionEnds
 from orbitlog.errors import StoreError
 from orbitlog.formats.tables.offset_tables import DELAY_OFFSET
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
-from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, check_export
+from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, SLOW_REQUEST_MS, check_export
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Address, FastPath, Handler
-from orbitlog.remoting.request_dispatch import without_administration
+from orbitlog.remoting.request_dispatch import LongRequests, without_administration
 from orbitlog.settings.listen_exposure import AnonymousAccess
+from orbitlog.settings.setting import SettingError
 from orbitlog.settings.tls_settings import check_tls
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.storefiles.disk import Disk
@@ -66,8 +68,10 @@ if TYPE_CHECKING:
     from orbitlog.access.account_quotas import AccountQuotas
     from orbitlog.broker.metrics.broker_meters import BrokerMeters
     from orbitlog.broker.replicas.broker_group import BrokerGroup
+    from orbitlog.broker.runtime.condition_watch import ConditionWatch
     from orbitlog.broker.sending.flush_queue import ReplicaMark
     from orbitlog.broker.slave.slave_role import SlaveRole
+    from orbitlog.observe.conditions import Conditions
     from orbitlog.remoting.tls.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
@@ -79,12 +83,14 @@ _RELOAD_CERTIFICATES_MS = 5_000
 _CLIENT_SCAN_MS = 10_000
 _REGISTER_RETRY_MS = 1_000
 _FIRST_SAVE_S = 1.0
+_CONDITIONS_MS = 1_000
 
 
 class Broker:
     """Serves one store. Use it from one event loop: `await start()`, `await stop()`.
 
-    With a `group` the broker is a member of a replica group, in the role that the settings state.
+    With a `group` the broker is a member of a replica group, in the role that the settings state. `conditions` are
+    those of another server in this process, to which the broker adds its own.
     """
 
     def __init__(
@@ -98,14 +104,17 @@ class Broker:
         opened: OpenStore | None = None,
         access: AccessControl | None = None,
         group: BrokerGroup | None = None,
+        conditions: Conditions | None = None,
     ) -> None:
-        settings = with_listen_address(settings)
+        settings = _checked(settings, group)
         self._access = access or load_access(settings, root)
         tls, client_tls = _load_tls(settings)
         opened = opened or open_broker_store(settings, root, now_ms=now_ms, progress=progress, disk=disk)
         directory, save_wanted = opened.directory, asyncio.Event()
         events = BrokerEvents(self._message_appended, self._topics_changed, save_soon=save_wanted.set)
         self.state = state = take_broker_state(settings, root, opened, events, now_ms=now_ms)
+        if conditions is not None:
+            state.conditions = conditions
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
         self._client = group.client if group else RemotingClient(sign=_signer(self._access, settings), tls=client_tls)
         self._registration = Registration(state, self._client, lambda: self._master.port)
@@ -147,16 +156,17 @@ class Broker:
         handlers = HandlerSet(self._sends, transactions, self._pulls, self._clients, self._pops)
         table = {**handlers.table(state, writer, self._flushes), **admin_table(state, self._admin_needs())}
         if group is not None:
-            table |= group.table()
+            table = group.extended(table, is_master=self._slave is None)
         if self._slave is not None:
             from orbitlog.broker.slave.slave_requests import slave_table
 
             table = slave_table(table)
         if settings.is_exposed and self._access is None and settings[keys.ALLOW_ANONYMOUS] is not AnonymousAccess.ALL:
             table = without_administration(table, "broker", settings[keys.BIND_ADDRESS])
+        table = LongRequests(state.limits).table(table)
         router = RequestRouter(state.topics, self._scheduler, handlers, table, self._publish_topics)
         self._listeners = self._make_listeners(router.serve, meters, tls)
-        self._loops = BackgroundLoops()
+        self._loops = BackgroundLoops(state.conditions)
 
     def _make_listeners(self, handler: Handler, meters: BrokerMeters | None, tls: ServerTls | None) -> Listeners:
         """Return the listeners; they pass admitted requests only if access control is on, and measure with metrics."""
@@ -175,7 +185,8 @@ class Broker:
         listeners = Listeners(state, *paths, is_guarded=self._access is not None, tls=tls)
         consumption = (self._timed, self._pulls, self._pops)
         meters.observe(
-            MeteredParts(*consumption, self._flushes, self._master, self._registration, self._access), listeners
+            MeteredParts(*consumption, self._flushes, self._master, self._registration, self._access, self._slave),
+            listeners,
         )
         listeners.meters = meters
         return listeners
@@ -185,7 +196,15 @@ class Broker:
         from orbitlog.broker.slave.slave_role import SlaveRole
         from orbitlog.broker.slave.table_sync import CopiedTables, TableSync
 
-        copied = CopiedTables(self._delayed, self._pops.modes, self._saver.forget_topics, self._saver.save_file)
+        if self._access is None and self.state.settings[INNER_CREDENTIALS] is not None:
+            log.warning(
+                "this slave serves copied messages without credentials, although its master checks them; set"
+                " authenticationEnabled=true or aclEnable=true here as well"
+            )
+        saver = self._saver
+        copied = CopiedTables(
+            self._delayed, self._pops.modes, saver.forget_topics, saver.save_file, saver.save_tables_and_offsets
+        )
         tables = TableSync(self.state, self._client, copied)
         if group is not None:
             return group.make_slave(self.state, self._client, tables)
@@ -328,8 +347,11 @@ class Broker:
         self._saver.wanted.set()
         self._registration.changed.set()
         if self._flushes is not None:
-            # A send is acknowledged only after the topic that it created has been saved as well.
+            # A send is acknowledged only after the topic that it created has been saved as well, and replicated.
             self._flushes.hold(self._saver.begin_tables())
+            replicated = self._master.replicate_tables()
+            if replicated is not None:
+                self._flushes.hold(replicated)
 
     async def _publish_topics(self) -> None:
         """Return when changed topics and groups are saved and registered with the name servers.
@@ -375,6 +397,7 @@ class Broker:
             self._slave.start(loops)
         if settings[keys.DISPATCH_ENGINE] != "inline":
             self._scheduler.start_following(loops)
+        loops.every("report of conditions", lambda: _CONDITIONS_MS, self._check_conditions)
 
     def _start_deliveries(self) -> None:
         """Start the loops that append messages, which only a master does."""
@@ -391,8 +414,28 @@ class Broker:
         if self._listeners.tls is not None:
             self._listeners.tls.reload()
 
+    @cached_property
+    def _condition_watch(self) -> ConditionWatch:
+        from orbitlog.broker.runtime.condition_watch import ConditionWatch  # a start does not wait for it
+
+        tls, quotas = self._listeners.tls, _quotas(self._access)
+        return ConditionWatch(self.state, master=self._master, slave=self._slave, tls=tls, quotas=quotas)
+
+    def _check_conditions(self) -> None:
+        self._condition_watch.check()
+
     def _check_transactions(self) -> None:
         self._transaction_check.check_once(self.state.now_ms())
+
+
+def _checked(settings: BrokerSettings, group: BrokerGroup | None) -> BrokerSettings:
+    """Return the settings with a listen address; raise a `SettingError` if they are those of a group's member alone."""
+    if group is None and settings.is_group_member:
+        raise SettingError(
+            "replicaCoordinator and enableControllerMode are for `orbitlog broker`: another server would serve the"
+            " store without an election"
+        )
+    return with_listen_address(settings)
 
 
 def make_client(settings: BrokerSettings, root: Path) -> RemotingClient:
@@ -422,7 +465,8 @@ def _make_flush_queue(
         return None
     # Read at each request: an operator may change the timeout while the broker runs.
     timeout_ms = partial(settings.__getitem__, keys.FLUSH_TIMEOUT_MS if acks is None else SLAVE_TIMEOUT_MS)
-    return FlushQueue(flush if flushes else None, flushed, timeout_ms, acks)
+    slow_ms = settings[SLOW_REQUEST_MS]
+    return FlushQueue(flush if flushes else None, flushed, timeout_ms, acks, slow_ms / 1000 if slow_ms else math.inf)
 
 
 def _make_meters(state: BrokerState, writer: MessageWriter) -> BrokerMeters | None:

@@ -13,15 +13,17 @@ from orbitlog.broker.pulling.group_filters import GroupFilters
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.runtime.broker_state import BrokerEvents, BrokerState
-from orbitlog.broker.runtime.replication_settings import COORDINATOR
-from orbitlog.broker.tables.config_directory import ConfigDirectory
+from orbitlog.broker.runtime.replication_settings import CONTROLLER_MODE
+from orbitlog.broker.tables.config_directory import BROKER_TABLES, ConfigDirectory
 from orbitlog.broker.tables.groups import Groups, LightGroups
 from orbitlog.broker.tables.offsets_in_force import check_offsets, load_offsets
 from orbitlog.broker.tables.statistics import Statistics
 from orbitlog.broker.tables.table_limits import TableLimit
 from orbitlog.broker.tables.topics import LightTopics, NowMs, Topics
 from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.formats.tables.group_config import CONSUMER_FILTER, SUBSCRIPTION_GROUP
+from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET
 from orbitlog.formats.tables.topic_config import TOPICS
 from orbitlog.settings import store_settings
 from orbitlog.settings.limits import GROUPS as GROUP_LIMIT
@@ -32,7 +34,7 @@ from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.found_config import find_config
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.storefiles.store_contents import refuse_wrong_kinds
-from orbitlog.storefiles.store_paths import ignored_paths
+from orbitlog.storefiles.store_paths import StorePaths, ignored_paths
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +72,29 @@ def open_broker_store(
     for sentence in ignored_paths(root, settings.store):
         log.warning("%s", sentence)
     directory = ConfigDirectory(disk, root, config.rules.compat)
+    for file in BROKER_TABLES:  # an unreadable one refuses the store before recovery changes it
+        directory.check(file)
     check_offsets(directory, has_light_queues=settings.store.value(store_settings.LMQ))
+    _check_tables(settings, config.paths_of(root), directory, disk)
     store = MessageStore.open(root, config, now_ms, disk, progress=progress, sleep=time.sleep)
     for notice in store.notices:
         log.warning("%s", notice)
     return OpenStore(store, config.rules, directory)
+
+
+def _check_tables(settings: BrokerSettings, paths: StorePaths, directory: ConfigDirectory, disk: Disk) -> None:
+    """Refuse a store with a log but without tables that it must have had."""
+    if settings.is_slave or settings[CONTROLLER_MODE]:
+        # It gets its tables from its master. One that a controller elects may lack the last of them: it must serve.
+        return
+    tables = (file.name for file in (TOPICS, SUBSCRIPTION_GROUP, CONSUMER_OFFSET, DELAY_OFFSET))
+    is_complete = all(map(directory.has, (*tables, TIMER_CHECKPOINT_FILE)))
+    if is_complete or not any(disk.list_directory(path) for path in paths.log_directories):
+        return
+    from orbitlog.broker.tables.missing_tables import refuse_missing_tables  # most stores are complete, or new
+
+    for sentence in refuse_missing_tables(paths, disk):
+        log.warning("%s", sentence)
 
 
 def take_broker_state(
@@ -136,5 +156,6 @@ def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConf
         message_bytes_max=_MESSAGE_BYTES_MAX,
         dispatch_engine=settings[keys.DISPATCH_ENGINE],
         is_replica=settings.is_slave,
-        is_group_member=bool(settings[COORDINATOR]),
+        is_group_member=settings.is_group_member,
+        is_controlled=settings[CONTROLLER_MODE],
     )

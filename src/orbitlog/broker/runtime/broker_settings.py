@@ -11,13 +11,20 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbitlog.access.access_settings import ACCESS_SETTINGS
-from orbitlog.broker.runtime.replication_settings import BROKER_ROLE, COORDINATOR, REPLICATION_SETTINGS, SLAVE
+from orbitlog.broker.runtime.replication_settings import (
+    BROKER_ROLE,
+    CONTROLLER_MODE,
+    COORDINATOR,
+    REPLICATION_SETTINGS,
+    SLAVE,
+    check_without_group,
+)
 from orbitlog.errors import FormatError
 from orbitlog.formats.names import check_topic
 from orbitlog.observe.metrics_settings import METRICS_SETTINGS
@@ -27,7 +34,7 @@ from orbitlog.settings.listen_exposure import AnonymousAccess, is_exposed, parse
 from orbitlog.settings.properties_file import read_properties
 from orbitlog.settings.runtime_keys import RUNTIME_KEYS, check_range
 from orbitlog.settings.secret_settings import shown_settings
-from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
+from orbitlog.settings.setting import Setting, SettingError, number_between, one_of, parse_truth, split_assignment
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.settings.tls_settings import TLS_SETTINGS, USE_TLS
 
@@ -43,15 +50,6 @@ ANSWER_BYTES_MAX = _FRAME_BYTES_MAX - 256 * 1024
 """Maximum bytes of the messages in one response: the rest of a frame is for its header."""
 TIMER_LOG_BYTES_MIN = 12 * 1024 * 1024
 """One file holds the units of every timer message that a stop hands over."""
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"is not one of {', '.join(words)}")
-        return text
-
-    return parse
 
 
 def _name(text: str) -> str:
@@ -111,8 +109,7 @@ def _answer_bytes(text: str) -> int:
 
 
 def _directory(text: str) -> str:
-    if text.startswith("~"):
-        raise ValueError("starts with ~, which Java does not expand; write the full path")
+    store_settings.check_plain_path(text)
     if text != text.strip():
         raise ValueError("has blanks at its end, which Java makes part of the name; remove them")
     return text
@@ -175,7 +172,7 @@ MIXED_TYPE = Setting("enableMixedMessageType", parse_truth, False, "topics can h
 MESSAGE_BYTES = Setting("maxMessageSize", _message_bytes, 4 * 1024 * 1024, "maximum bytes of a body or batch")
 FLUSH_TYPE = Setting(
     "flushDiskType",
-    _one_of("ASYNC_FLUSH", "SYNC_FLUSH"),
+    one_of("ASYNC_FLUSH", "SYNC_FLUSH"),
     "ASYNC_FLUSH",
     "acknowledge a send when it is written, or when it is flushed to disk ([durability](../durability.md))",
 )
@@ -277,7 +274,7 @@ PROPERTY_FILTER = Setting(
 )
 REQUEST_MODE = Setting(
     "defaultMessageRequestMode",
-    _one_of("PULL", "POP"),
+    one_of("PULL", "POP"),
     "PULL",
     "how consumers consume that ask brokers for their assignment",
 )
@@ -324,7 +321,7 @@ CONNECTIONS_MAX = Setting(
 )
 DISPATCH_ENGINE = Setting(
     "dispatchEngine",
-    _one_of("inline", "spark"),
+    one_of("inline", "spark"),
     "inline",
     "process that derives queues and index: the broker, or `orbitlog pipeline dispatch` (Orbitlog's own key)",
 )
@@ -458,6 +455,11 @@ class BrokerSettings:
         return Limits({limit.key: self[limit] for limit in BROKER_LIMITS})
 
     @property
+    def is_group_member(self) -> bool:
+        """Return whether a coordinator or controller decides about the broker's role."""
+        return bool(self[COORDINATOR]) or self[CONTROLLER_MODE]
+
+    @property
     def is_slave(self) -> bool:
         """Return whether the broker copies a master; raise a `SettingError` if id and role contradict each other."""
         is_slave = self[BROKER_ROLE] == SLAVE
@@ -527,11 +529,14 @@ def load_broker_settings(
             else:
                 others[key] = text, source
     settings = BrokerSettings(texts, _reviewed(others, texts), config_path)
-    if settings[COORDINATOR]:
-        from orbitlog.broker.replicas.group_options import check_group_settings  # most brokers are in no group
+    if settings.is_group_member:
+        from orbitlog.broker.replicas.group_options import check_member_settings  # most brokers are in no group
 
-        check_group_settings(settings)
-    _ = settings.is_slave  # raises if role and id contradict each other
+        check_member_settings(settings)
+    else:
+        check_without_group(settings)
+    if not settings[CONTROLLER_MODE]:
+        _ = settings.is_slave  # raises if role and id contradict each other
     return settings
 
 

@@ -6,7 +6,7 @@ import ipaddress
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from orbitlog.broker.pulling.group_filters import GroupFilters
@@ -24,6 +24,7 @@ from orbitlog.formats.compat import Compat
 from orbitlog.formats.delay_levels import DelayLevels
 from orbitlog.formats.hosts import IPV6_HOST_BYTES, Host
 from orbitlog.formats.records import flags
+from orbitlog.observe.conditions import Conditions
 from orbitlog.remoting.connection import Connection
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.reads.queue_reader import ReadLimits
@@ -68,12 +69,17 @@ class BrokerState:
     locks: QueueLocks = field(default_factory=QueueLocks)
     listen_port: int = 0
     is_stopping: bool = False
+    conditions: Conditions = field(default_factory=Conditions)
 
     def __post_init__(self) -> None:
         self.limits = self.settings.limits()
-        self.held_requests = HeldRequests(self.limits)
         # Records hold an IP address: a host name is resolved once, as Java does.
         self.advertised_ips = advertised_addresses(self.settings)
+
+    @cached_property
+    def held_requests(self) -> HeldRequests:
+        """Long polls, counted against their limits."""
+        return HeldRequests(self.limits)
 
     @property
     def broker_name(self) -> str:

@@ -18,6 +18,7 @@ from orbitlog.broker.runtime.background_loops import BackgroundLoops
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.dispatch_pace import DispatchPace
 from orbitlog.errors import StoreError
+from orbitlog.kernels import COMPILED
 
 log = logging.getLogger(__name__)
 
@@ -141,6 +142,9 @@ class DispatchScheduler:
     def _load_kernels(self) -> None:
         """Load the compiled dispatch kernels in a thread. They take memory, so only a busy broker loads them."""
         self.kernels_requested = True
+        if not COMPILED:
+            log.info("dispatch runs in plain Python; pip install 'orbitlog[fast]' installs the compiled kernels")
+            return
         loading = self._kernel_thread.submit(self._store.load_kernels)
         loading.add_done_callback(_log_failure)
 

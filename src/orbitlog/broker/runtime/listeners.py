@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.listen_address import contradiction
+from orbitlog.observe.metrics_settings import SLOW_REQUEST_MS
 from orbitlog.remoting.connection import Address, FastPath, Handler
 from orbitlog.remoting.guarded_limits import guarded_limits
 from orbitlog.remoting.memory_budget import MemoryBudget
@@ -48,6 +49,8 @@ class Listeners:
             state.limits,
             connections=settings[keys.CONNECTIONS_MAX],
             message_bytes=partial(settings.__getitem__, keys.MESSAGE_BYTES),
+            slow_ms=settings[SLOW_REQUEST_MS],
+            last_append_ms=lambda: state.store.last_append_ms,
         )
         self._make_server = partial(
             RemotingServer,

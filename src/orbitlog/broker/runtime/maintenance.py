@@ -15,7 +15,6 @@ from concurrent.futures import Executor
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.background_loops import BackgroundLoops
 from orbitlog.broker.runtime.broker_state import BrokerState
-from orbitlog.broker.runtime.condition_log import ConditionLog
 from orbitlog.broker.runtime.group_commit import FlushRule
 from orbitlog.broker.tables.statistics import SAMPLE_MS
 
@@ -27,7 +26,6 @@ _DERIVED_FLUSH_MS = 1_000
 _RETENTION_MS = 10_000
 _PREPARE_MS = 1_000
 _DAMAGE_MS = 10_000
-_CONDITIONS_MS = 1_000
 
 
 class Maintenance:
@@ -43,7 +41,6 @@ class Maintenance:
         self._log_flushed_ms = self._derived_flushed_ms = state.now_ms()
         self._derived_flushed_to = state.store.dispatched_to
         self._reported_damage = 0
-        self._conditions = ConditionLog(state)
 
     def start(self, loops: BackgroundLoops) -> None:
         """Report the damage found at opening, and start the loops."""
@@ -55,7 +52,6 @@ class Maintenance:
         loops.every("preparation of the next segment", lambda: _PREPARE_MS, self._prepare_segment)
         loops.every("statistics", lambda: SAMPLE_MS, self._sample_statistics)
         loops.every("damage report", lambda: _DAMAGE_MS, self._report_damage)
-        loops.every("report of conditions", lambda: _CONDITIONS_MS, self._conditions.check)
 
     async def delete_expired(self) -> None:
         """Delete one round of expired segments and the derived files that point into them."""

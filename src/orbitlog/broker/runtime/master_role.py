@@ -60,10 +60,19 @@ class MasterRole:
         self.appended: Callable[[], None] = _nothing
         """Call it after each append. A field: it is the hub's own method once a slave has connected."""
 
+    def replicate_tables(self) -> asyncio.Future[None] | None:
+        """Replicate a topic that a send has created; None if sends do not wait for that, as outside of a group."""
+        return None
+
     @property
     def slaves(self) -> list[SlaveStatus]:
         """The connected slaves."""
         return [] if self.appended is _nothing else self._hub.slaves()
+
+    @property
+    def has_enough_slaves(self) -> bool:
+        """Return whether a send may wait for slaves; True for a master that waits for none."""
+        return self._acks is None or self._acks.has_enough_slaves(self._state.store.written_to)
 
     async def start(self) -> None:
         """Listen for slaves, after the broker's own port is known.

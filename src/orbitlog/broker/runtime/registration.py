@@ -23,6 +23,7 @@ from orbitlog.broker.runtime.coalesced_call import CoalescedCall
 from orbitlog.broker.runtime.replication_settings import HA_ADDRESS
 from orbitlog.errors import FormatError, RemotingError
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig
+from orbitlog.observe.conditions import NAME_SERVER_LOST
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection
 from orbitlog.remoting.loop_slices import in_slices, sliced
@@ -67,7 +68,6 @@ class Registration:
         self._client = client
         self._ha_port = ha_port
         self._known_to: set[str] = set()
-        self._reported: set[str] = set()
         self._views: dict[str, _View] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._part_number = 0
@@ -117,12 +117,13 @@ class Registration:
                 registered_as = await self._register_all(address)
             except RemotingError as error:
                 self._views.pop(address, None)
-                self._log_failure(address, str(error))
+                self._known_to.discard(address)
+                self._state.conditions.set(NAME_SERVER_LOST, str(error), address)
                 return
-        if address not in self._known_to:
+        is_back = self._state.conditions.set(NAME_SERVER_LOST, "", address)
+        if address not in self._known_to and not is_back:
             log.info("registered with name server %s as %s", address, registered_as)
         self._known_to.add(address)
-        self._reported.discard(address)
 
     async def _register_all(self, address: str) -> str:
         """Register what a name server lacks; return the address under which it knows this broker."""
@@ -211,13 +212,6 @@ class Registration:
             ha_address=_joined(self._state.settings[HA_ADDRESS] or ip, self._ha_port()) if self._ha_port() else "",
             broker_id=self._state.settings[keys.BROKER_ID],
         )
-
-    def _log_failure(self, address: str, reason: str) -> None:
-        """Log a failed registration, once until the next success."""
-        self._known_to.discard(address)
-        if address not in self._reported:
-            self._reported.add(address)
-            log.warning("could not register with name server %s, retrying: %s", address, reason)
 
     async def _unregister_at(self, address: str) -> None:
         try:

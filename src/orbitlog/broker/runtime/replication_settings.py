@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orbitlog.formats.java import INT_MAX
-from orbitlog.settings.setting import Setting, number_between, parse_truth
+from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth
 
 if TYPE_CHECKING:
+    from orbitlog.broker.runtime.broker_settings import BrokerSettings
     from orbitlog.replication.slave_hub import Network
 
 _MIB = 1024 * 1024
@@ -47,6 +49,19 @@ def _members(text: str) -> tuple[Network, ...]:
         except ValueError:
             raise ValueError(f"contains {part.strip()!r}, which is neither an IP address nor a network") from None
     return tuple(networks)
+
+
+def _truth_or_nothing(text: str) -> str:
+    return str(parse_truth(text)).lower() if text else ""
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    addresses = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
+    for address in addresses:
+        host, separator, port = address.rpartition(":")
+        if not (host and separator and port.isdecimal() and 0 < int(port[:6]) < 65536):
+            raise ValueError(f"contains {address!r}, which is not host:port")
+    return addresses
 
 
 def _coordinator(text: str) -> str:
@@ -133,7 +148,8 @@ TABLE_SYNC_MS = Setting(
     "syncBrokerMetadataPeriod",
     number_between(500, 600_000),
     5_000,
-    "ms between copies of the master's topics, groups and offsets by a slave",
+    "ms between copies of the master's topics, groups and offsets by a slave, and between reads of the group's state"
+    " from Apache's controller",
 )
 SLAVE_READ = Setting(
     "slaveReadEnable",
@@ -190,7 +206,67 @@ COORDINATOR_KEY = Setting(
     "replicaCoordinatorKeyFile", str, "", "private key of the client certificate for etcd (Orbitlog's own key)"
 )
 
+CONTROLLER_MODE = Setting(
+    "enableControllerMode",
+    parse_truth,
+    False,
+    "be a member of a group whose master Apache's controller elects:"
+    " [controller mode](../replication.md#how-does-a-broker-join-a-group-of-apaches-controller)",
+)
+CONTROLLER_ADDRESSES: Setting[Sequence[str]] = Setting(
+    "controllerAddr", _addresses, (), "controllers of that group, `host:port;host:port`"
+)
+CONTROLLER_TIMEOUT_MS = Setting(
+    "controllerHeartBeatTimeoutMills",
+    number_between(2_000, 600_000),
+    10_000,
+    "ms without a heartbeat after which the controller elects another master; one is sent each second",
+)
+ELECTION_PRIORITY = Setting(
+    "brokerElectionPriority",
+    number_between(0),
+    INT_MAX,
+    "of members with equally long logs the controller elects the one with the lowest number",
+)
+ALL_ACKNOWLEDGE = Setting(
+    "allAckInSyncStateSet",
+    _truth_or_nothing,
+    "",
+    "with a controller, a send waits for every in-sync member, unless it is set to `false` with inSyncReplicas=1: then"
+    " it waits for none. Java's default is `false`",
+)
+MIN_IN_SYNC_CONTROLLED = Setting(
+    "minInSyncReplicas",
+    number_between(0, _COPIES_MAX),
+    0,
+    "with a controller, members without which sends are refused; 0 means 2 in a group of several. Java's default is 1",
+)
+AUTO_IN_SYNC = Setting(
+    "enableAutoInSyncReplicas",
+    parse_truth,
+    False,
+    "with a controller and allAckInSyncStateSet=false, accept sends although fewer than inSyncReplicas are in sync",
+)
+CATCH_UP_MS = Setting(
+    "haMaxTimeSlaveNotCatchup",
+    number_between(500, 600_000),
+    15_000,
+    "with a controller, ms after which a master removes a member that lacks messages from the in-sync set",
+)
+ASYNC_LEARNER = Setting(
+    "asyncLearner", parse_truth, False, "with a controller, copy the log without ever joining the in-sync set"
+)
+
 REPLICATION_SETTINGS = (
+    CONTROLLER_MODE,
+    CONTROLLER_ADDRESSES,
+    CONTROLLER_TIMEOUT_MS,
+    ELECTION_PRIORITY,
+    ALL_ACKNOWLEDGE,
+    MIN_IN_SYNC_CONTROLLED,
+    AUTO_IN_SYNC,
+    CATCH_UP_MS,
+    ASYNC_LEARNER,
     BROKER_ROLE,
     HA_PORT,
     HA_ADDRESS,
@@ -221,3 +297,19 @@ REPLICATION_SETTINGS = (
     COORDINATOR_CERTIFICATE,
     COORDINATOR_KEY,
 )
+
+
+def check_without_group(settings: BrokerSettings) -> None:
+    """Raise a `SettingError` for promises that only a group of a controller keeps."""
+    if settings[MIN_IN_SYNC_CONTROLLED] > 1:
+        raise SettingError(
+            f"{MIN_IN_SYNC_CONTROLLED.key}={settings[MIN_IN_SYNC_CONTROLLED]} needs enableControllerMode=true: without"
+            " a controller sends are not refused while fewer replicas are in sync; set minInSyncReplicas=1, and"
+            " inSyncReplicas to the number of copies that a send waits for"
+        )
+    if settings[ALL_ACKNOWLEDGE] == "true":
+        raise SettingError(
+            f"{ALL_ACKNOWLEDGE.key}=true needs enableControllerMode=true: without a controller sends do not wait for"
+            " every replica in sync; set allAckInSyncStateSet=false, and inSyncReplicas to the number of copies that a"
+            " send waits for"
+        )

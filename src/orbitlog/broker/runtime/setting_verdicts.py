@@ -14,7 +14,16 @@ from orbitlog.broker.runtime.broker_settings import (
     STORE_ROOT,
     load_broker_settings,
 )
-from orbitlog.broker.runtime.replication_settings import BROKER_ROLE, COORDINATOR, HA_MEMBERS, MEMBER_ID
+from orbitlog.broker.runtime.replication_settings import (
+    ALL_ACKNOWLEDGE,
+    BROKER_ROLE,
+    CONTROLLER_ADDRESSES,
+    CONTROLLER_MODE,
+    COORDINATOR,
+    HA_MEMBERS,
+    MEMBER_ID,
+    MIN_IN_SYNC_CONTROLLED,
+)
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.store_settings import SETTINGS
 
@@ -22,6 +31,9 @@ READ, WRONG, REFUSED = "set", "wrong", "refused"
 _SOURCE = " from the command line"
 _ROLE_KEYS = (BROKER_ROLE.key, BROKER_ID.key)
 _GROUP_KEYS = tuple(setting.key for setting in (COORDINATOR, MEMBER_ID, BIND_ADDRESS, ADVERTISED_ADDRESS, HA_MEMBERS))
+_CONTROLLER_KEYS = tuple(
+    setting.key for setting in (CONTROLLER_MODE, CONTROLLER_ADDRESSES, MIN_IN_SYNC_CONTROLLED, ALL_ACKNOWLEDGE)
+)
 
 
 class SettingVerdict(NamedTuple):
@@ -48,6 +60,8 @@ def _judged(key: str, texts: Mapping[str, str]) -> tuple[str, str | None]:
         beside = _ROLE_KEYS
     elif key == COORDINATOR.key:
         beside = _GROUP_KEYS
+    elif key in _CONTROLLER_KEYS:
+        beside = (*_CONTROLLER_KEYS, *_GROUP_KEYS[1:])
     names = dict.fromkeys((*beside, key))
     try:
         settings = load_broker_settings(None, [f"{name}={texts[name]}" for name in names if name in texts], {})

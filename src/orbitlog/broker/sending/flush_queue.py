@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import monotonic
 from typing import Protocol, TypeVar
 
 from orbitlog.broker.runtime.group_commit import GroupCommit
@@ -45,6 +47,8 @@ class _Waiting:
     """A response that waits until the log is flushed up to `end`, or until the loop's time is `until_s`."""
 
     end: int
+    arrived_s: float
+    since_s: float
     until_s: float
     connection: Connection
     request: Command
@@ -56,10 +60,38 @@ class _WaitingRun:
     """The responses of a run of sends over one connection; of the requests only the opaque numbers are kept."""
 
     end: int
+    arrived_s: float
+    since_s: float
     until_s: float
     connection: Connection
     frames: list[bytes]
     opaques: Sequence[bytes]
+
+
+class SlowSends:
+    """Finds sends that waited longer than `slowRequestMs`, and how long for the flush and for slaves."""
+
+    def __init__(self, slow_seconds: float) -> None:
+        self.slow_seconds = slow_seconds
+        # End and time of the last flushes: only looked at for a slow send.
+        self.flushes: deque[tuple[int, float]] = deque(maxlen=256)
+
+    def report(self, done: _Waiting | _WaitingRun, now_s: float) -> None:
+        """Log one send, or a run of them."""
+        from orbitlog.remoting.slow_requests import report  # most brokers never need it
+
+        flushed_s = next((time_s for end, time_s in self.flushes if end >= done.end), now_s)
+        flushed_s = max(flushed_s, done.since_s)
+        phases = {
+            "append": done.since_s - done.arrived_s,
+            "flush wait": flushed_s - done.since_s,
+            "replication wait": now_s - flushed_s,
+        }
+        if isinstance(done, _WaitingRun):
+            opaque, code, count = int(done.opaques[0]), int(RequestCode.SEND_MESSAGE_V2), len(done.frames)
+        else:
+            opaque, code, count = done.request.opaque, done.request.code, 1
+        report(done.connection.peer, code, opaque, phases, count=count)
 
 
 class FlushQueue:
@@ -76,6 +108,7 @@ class FlushQueue:
         flushed: Callable[[], None],
         timeout_ms: Callable[[], int],
         replicas: ReplicaMark | None = None,
+        slow_seconds: float = math.inf,
     ) -> None:
         """Use `flush`, which returns the offset flushed to; call `flushed` after each flush, in the loop's thread.
 
@@ -99,6 +132,7 @@ class FlushQueue:
         self._all_answered: asyncio.Future[None] | None = None
         self._held_by: set[asyncio.Future[None]] = set()
         self._flushed_to = LONG_MAX if flush is None else 0
+        self._slow = SlowSends(slow_seconds)
         self.observers = Observers()
         """Metrics, if they are on; the broker sets it."""
 
@@ -117,14 +151,15 @@ class FlushQueue:
         """Send the response once the log is flushed up to `end`; `end` must not decrease from call to call."""
         loop = self._loop or asyncio.get_running_loop()
         until_s = loop.time() + self._timeout_ms() / 1000
-        self._add(loop, _Waiting(end, until_s, connection, request, answer), 1)
+        self._add(loop, _Waiting(end, connection.active_at, monotonic(), until_s, connection, request, answer), 1)
 
     def wait_run(self, end: int, connection: Connection, frames: list[bytes], opaques: Sequence[bytes]) -> None:
         """Send JSON responses to the requests `opaques`, which the connection owes, once `end` is flushed."""
         loop = self._loop or asyncio.get_running_loop()
         until_s = loop.time() + self._timeout_ms() / 1000
         connection.owe(len(frames))
-        self._add(loop, _WaitingRun(end, until_s, connection, frames, opaques), len(frames))
+        run = _WaitingRun(end, connection.active_at, monotonic(), until_s, connection, frames, opaques)
+        self._add(loop, run, len(frames))
 
     def _add(self, loop: asyncio.AbstractEventLoop, waiting: _Waiting | _WaitingRun, request_count: int) -> None:
         if self._replicas is not None and not self._replicas.has_enough_slaves(waiting.end):
@@ -188,6 +223,7 @@ class FlushQueue:
         self._flush_seconds = self._loop.time() - self._started_s
         self._is_flushing = False
         self._flushed_to = flushed_to
+        self._slow.flushes.append((flushed_to, monotonic()))
         # Responses first: `_flushed` dispatches the records, which takes longer.
         self.send_durable()
         self._flushed()
@@ -203,8 +239,12 @@ class FlushQueue:
         answers: dict[Connection, list[tuple[Command, Command | bytes]]] = {}
         owed: dict[Connection, list[bytes]] = {}
         observers, count_before = self.observers, self._request_count
+        slow = self._slow
+        slow_until_s = monotonic() - slow.slow_seconds
         while waiting and waiting[0].end <= durable_to:
             done = self._take_first()
+            if done.since_s < slow_until_s:
+                slow.report(done, slow_until_s + slow.slow_seconds)
             if observers.is_on:
                 self._report(done)
             if isinstance(done, _WaitingRun):

@@ -37,7 +37,7 @@ class ReplyHandler:
         config = self._state.topics.find(header.topic)
         refusal = refuse_topic(header.topic, exists=config is not None)
         if refusal is not None:
-            raise RequestRefused(*refusal)
+            raise RequestRefused(refusal.code, refusal.remark)
         if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist")
         properties = decode_properties(utf8_encode(header.properties or ""))

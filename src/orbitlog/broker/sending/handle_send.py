@@ -29,6 +29,7 @@ from orbitlog.broker.sending.send_rules import (
     SendRules,
     Verdict,
     is_half_message,
+    refuse_members,
     send_limits,
     stored_sys_flag,
     waits_for_flush,
@@ -46,6 +47,7 @@ from orbitlog.formats.records.properties import decode_properties, join_properti
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.remoting.unique_ids import UniqueIds
+from orbitlog.settings.limits import BATCH_MESSAGES, SPLIT_BATCH_MESSAGES
 from orbitlog.store.appending.put_result import PutResult
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
@@ -122,14 +124,14 @@ class SendHandler:
         config = self._state.topics.find(topic)
         account = request.ext_fields.get(ACCOUNT_FIELD) if self._quotas is not None else None
         send = Send(header, config, connection.remote_address, self._limits(), self._quota_of(account))
-        _raise(self._rules.judge_topic(send, kind))
+        self._raise(self._rules.judge_topic(send, kind))
         if config is None:
             config = self._create_topic(connection, header, account)
             send = send._replace(config=config)
         verdict = self._rules.judge(send, kind, body)
         if verdict.refusal is not None and send.quota is not None and verdict.refusal.code == ResponseCode.SYSTEM_BUSY:
             send.quota.refused_count += 1  # here, because the fast path leaves refusals to this one
-        _raise(verdict.refusal)
+        self._raise(verdict.refusal)
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = random.randrange(config.write_queue_count)  # noqa: S311 - any queue will do
@@ -182,6 +184,7 @@ class SendHandler:
             len(self._added_raw),
             rejects_transactions=settings[keys.REJECT_TRANSACTIONS],
             waits_for_flush=self._flushes is not None,
+            batch_messages_max=self._state.limits[BATCH_MESSAGES],
         )
 
     def _hosts_of(self, connection: Connection) -> _Hosts:
@@ -244,7 +247,7 @@ class SendHandler:
         if not self._keeps_wait:
             properties.pop(props.WAIT, None)
         verdict = self._rules.judge_special(send, message.body, properties)
-        _raise(verdict.refusal)
+        self._raise(verdict.refusal)
         if is_half_message(header, properties):
             half = self._halves.prepared(message, properties)
             return half, verdict, self._more_fields(half, properties)
@@ -302,6 +305,13 @@ class SendHandler:
         state.statistics.observers.dead_letter(origin, group_name)
         return message._replace(topic=config.topic, queue_id=0, version=record_version(config.topic))
 
+    def _raise(self, refusal: Refusal | None) -> None:
+        """Raise a refusal as `RequestRefused`, which becomes the response."""
+        if refusal is not None:
+            if refusal.limit is not None:
+                self._state.limits.reach(refusal.limit)
+            raise RequestRefused(refusal.code, refusal.remark)
+
     def _send_batch(
         self, connection: Connection, request: Command, send: Send, batch: Message, verdict: Verdict
     ) -> tuple[bytes, int]:
@@ -330,6 +340,8 @@ class SendHandler:
 
     def _put_expanded(self, connection: Connection, request: Command, batch: Message) -> list[PutResult]:
         """Store the members of a batch as messages of their own; raise `RequestRefused` if it is invalid."""
+        limits = self._state.limits
+        self._raise(refuse_members(batch.body, limits[SPLIT_BATCH_MESSAGES], SPLIT_BATCH_MESSAGES))
         try:
             messages = expand_batch(batch._replace(properties_raw=self._added_to_members))
         except FormatError as error:
@@ -339,9 +351,3 @@ class SendHandler:
         if not results[0].is_stored:
             refuse(results[0])
         return results
-
-
-def _raise(refusal: Refusal | None) -> None:
-    """Raise a refusal as `RequestRefused`, which becomes the response."""
-    if refusal is not None:
-        raise RequestRefused(*refusal)

@@ -27,10 +27,12 @@ from orbitlog.formats import names
 from orbitlog.formats.java import utf8_encode
 from orbitlog.formats.records import flags
 from orbitlog.formats.records import properties as props
-from orbitlog.formats.records.batch import member_count
+from orbitlog.formats.records.batch import MEMBER_BYTES_MIN, member_count
 from orbitlog.formats.records.properties import NAME_END, PROPERTIES_BYTES_MAX, PROPERTY_END
 from orbitlog.formats.records.transaction_ops import CHECK_TIMES, PREPARED_QUEUE_OFFSET
 from orbitlog.formats.tables.topic_config import TopicConfig
+from orbitlog.settings.limits import BATCH_MESSAGES
+from orbitlog.settings.setting import Setting
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.send_headers import SendMessageRequest
 
@@ -56,6 +58,8 @@ class Refusal(NamedTuple):
 
     code: ResponseCode
     remark: str
+    limit: Setting[int] | None = None
+    """The limit that the send exceeds, if its counter is to show it."""
 
 
 class SlowPath(Enum):
@@ -87,16 +91,24 @@ class SendLimits(NamedTuple):
     half_properties_bytes_max: int
     rejects_transactions: bool
     waits_for_flush: bool
+    batch_messages_max: int
 
 
 def send_limits(
-    body_bytes_max: int, added_bytes: int, *, rejects_transactions: bool, waits_for_flush: bool
+    body_bytes_max: int,
+    added_bytes: int,
+    *,
+    rejects_transactions: bool,
+    waits_for_flush: bool,
+    batch_messages_max: int = BATCH_MESSAGES.default,
 ) -> SendLimits:
     """Return limits for a broker that adds properties of `added_bytes` to each message."""
     room_bytes = PROPERTIES_BYTES_MAX - added_bytes - len(PROPERTY_END)
     # A half message repeats its unique id, which is a part of its properties.
     half_room_bytes = (room_bytes - _HALF_PROPERTIES_BYTES) // 2
-    return SendLimits(body_bytes_max, room_bytes, half_room_bytes, rejects_transactions, waits_for_flush)
+    return SendLimits(
+        *(body_bytes_max, room_bytes, half_room_bytes, rejects_transactions, waits_for_flush, batch_messages_max)
+    )
 
 
 class Send(NamedTuple):
@@ -307,6 +319,21 @@ def _half_is_marked(header: SendMessageRequest, properties: Mapping[str, str]) -
     return None
 
 
+# Batches
+
+
+def refuse_members(body: bytes, count_max: int, limit: Setting[int]) -> Refusal | None:
+    """Return the refusal of a batch with more messages than a limit; most batches are too short to need a count."""
+    if len(body) <= count_max * MEMBER_BYTES_MIN or member_count(body, count_max + 1) <= count_max:
+        return None
+    remark = f"the batch has more than {count_max} messages ({limit.key}); send it in parts"
+    return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark, limit)
+
+
+def _batch_has_few_messages(send: Send, body: bytes, _: str) -> Refusal | None:
+    return refuse_members(body, send.limits.batch_messages_max, BATCH_MESSAGES)
+
+
 # Quotas
 
 
@@ -329,6 +356,7 @@ SEND_RULES: tuple[SendRule, ...] = (
     MessageRule("body fits", _body_fits),
     HeaderRule("sysFlag is plain", frozenset({"sys_flag"}), _sys_flag_is_plain),
     HeaderRule("batch topic is not a retry topic", frozenset({"topic"}), _batch_topic_is_not_for_retries, _BATCH),
+    MessageRule("batch has few messages", _batch_has_few_messages, _BATCH),
     MessageRule("single message is stored as sent", _single_is_stored_as_sent, _SINGLE),
     PropertyRule("INNER_NUM is absent", frozenset({props.INNER_NUM}), _inner_num_is_absent),
     HeaderRule("transactions are accepted", frozenset(), _transactions_are_accepted, _HALF),

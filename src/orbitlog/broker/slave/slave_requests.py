@@ -18,13 +18,13 @@ _WRITES = (
     Code.CHANGE_MESSAGE_INVISIBLETIME,
 )
 _ENDINGS = (Code.END_TRANSACTION, Code.RECALL_MESSAGE)
-_TABLE_CHANGES = (
+TABLE_CHANGES = (
     *(Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST, Code.DELETE_TOPIC_IN_BROKER),
     *(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST),
     *(Code.DELETE_SUBSCRIPTIONGROUP, Code.UPDATE_AND_GET_GROUP_FORBIDDEN, Code.SET_MESSAGE_REQUEST_MODE),
     *(Code.CLEAN_UNUSED_TOPIC, Code.CLONE_GROUP_OFFSET),
 )
-_RESETS = (Code.INVOKE_BROKER_TO_RESET_OFFSET,)
+RESETS = (Code.INVOKE_BROKER_TO_RESET_OFFSET,)
 
 
 def slave_table(table: Mapping[int, Handler]) -> dict[int, Handler]:
@@ -40,8 +40,8 @@ def slave_table(table: Mapping[int, Handler]) -> dict[int, Handler]:
     refusals: dict[int, Handler] = {
         **dict.fromkeys(_WRITES, write),
         **dict.fromkeys(_ENDINGS, ending),
-        **dict.fromkeys(_TABLE_CHANGES, change),
-        **dict.fromkeys(_RESETS, reset),
+        **dict.fromkeys(TABLE_CHANGES, change),
+        **dict.fromkeys(RESETS, reset),
     }
     return {code: refusals.get(code, handler) for code, handler in table.items()}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.pop.request_modes import RequestModes
@@ -46,6 +46,16 @@ class CopiedTables:
     """Removes deleted topics from the tables of POP and of static topics."""
     save_file: Callable[[str, bytes], Awaitable[None]]
     """Replaces a file of the config directory, durably."""
+    save_all: Callable[[], Awaitable[None]]
+    """Saves topics, groups, request modes and offsets, durably."""
+
+
+class CopiedProgress(NamedTuple):
+    """Progress of consumers and deliveries, as a master had it; None for what it does not state."""
+
+    offsets: ConsumerOffsets | None
+    delays: DelayOffsets | None
+    timers: TimerCheckpoint | None
 
 
 class TableSync:
@@ -60,18 +70,37 @@ class TableSync:
 
     async def copy_all(self, master: str) -> None:
         """Copy each table; raise `RemotingError` if the master does not respond or an answer is invalid."""
+        await self.copy_definitions(master)
+        await self.take_progress(await self.fetch_progress(master))
+
+    async def copy_definitions(self, master: str) -> None:
+        """Copy topics, groups and request modes; raise `RemotingError` as `copy_all`."""
         await self._copy_topics(master)
         await self._copy_groups(master)
-        offsets = await self._fetch(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets)
-        if offsets is not None:
-            self._state.offsets.copy_from(offsets)
-        delays = await self._fetch(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets)
-        if delays is not None:
-            self._tables.delayed.copy_from(delays)
         modes = await self._fetch(master, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, RequestModeTable)
         if modes is not None:
             self._tables.modes.copy_from(modes)
-        await self._copy_timers(master)
+
+    async def fetch_progress(self, master: str) -> CopiedProgress:
+        """Return offsets and timer progress of the master; raise `RemotingError` as `copy_all`."""
+        offsets = await self._fetch(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets)
+        delays = await self._fetch(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets)
+        return CopiedProgress(offsets, delays, await self._fetch_timers(master))
+
+    async def take_progress(self, progress: CopiedProgress) -> None:
+        """Make the progress that of this broker. Its log must have what the progress has passed over."""
+        if progress.offsets is not None:
+            self._state.offsets.copy_from(progress.offsets)
+        if progress.delays is not None:
+            self._tables.delayed.copy_from(progress.delays)
+        if progress.timers is not None and progress.timers != self._timers:
+            # This broker continues from it if it becomes a master.
+            await self._tables.save_file(TIMER_CHECKPOINT_FILE, encode_timer_checkpoint(progress.timers))
+            self._timers = progress.timers
+
+    async def save_all(self) -> None:
+        """Return when the copied tables are synced."""
+        await self._tables.save_all()
 
     async def _copy_groups(self, master: str) -> None:
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
@@ -97,18 +126,14 @@ class TableSync:
             await self._tables.forget_topics(deleted)
             log.info("deleted %d topics that the master does not have", len(deleted))
 
-    async def _copy_timers(self, master: str) -> None:
-        """Save the master's timer progress, from which this broker continues if it becomes a master."""
+    async def _fetch_timers(self, master: str) -> TimerCheckpoint | None:
         answer = await self._ask(master, RequestCode.GET_TIMER_CHECK_POINT)
         if answer is None or not answer.body:
-            return
+            return None
         try:
-            checkpoint = decode_timer_checkpoint(answer.body)
+            return decode_timer_checkpoint(answer.body)
         except FormatError as error:
             raise RemotingError(f"timer checkpoint of master {master}: {error}") from error
-        if checkpoint != self._timers:
-            await self._tables.save_file(TIMER_CHECKPOINT_FILE, encode_timer_checkpoint(checkpoint))
-            self._timers = checkpoint
 
     async def _fetch(self, master: str, code: RequestCode, kind: type[R]) -> R | None:
         answer = await self._ask(master, code)

@@ -119,6 +119,11 @@ class TableSaver:
                 popped.is_changed = True
         await self._save_changed(CONSUMER_ORDER_INFO, ordered)
 
+    async def save_tables_and_offsets(self) -> None:
+        """Return when topics, groups, request modes and offsets are synced."""
+        await self.save_tables()
+        await self.save_offsets()
+
     async def forget_topics(self, topics: Collection[str]) -> None:
         """Remove deleted topics from POP progress, and from the table of static topics, which a Java broker reads."""
         self._pops.forget_topics(topics)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from orbitlog.formats.names import SCHEDULE_TOPIC
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_desk import Desk, at_desk, desk_at, records, until
@@ -53,6 +55,25 @@ def test_delayed_delivery_continues_after_a_restart(tmp_path: Path) -> None:
         async with desk_at(tmp_path) as desk:
             found = records(await desk.pull("Now", queue_offset=1, sys_flag=SUSPEND))
             assert [message.body for message in found] == [b"2"], "the first is not delivered a second time"
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("has_queue", [True, False])
+def test_message_sent_after_the_offset_of_its_level_was_past_the_end_is_delivered(
+    has_queue: bool, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        async with desk_at(tmp_path) as desk:
+            await desk.send("Now", b"1", properties={"DELAY": "1"} if has_queue else {})
+            await until(lambda: desk.broker.state.max_offset("Now", 0) == 1)
+        (tmp_path / "config/delayOffset.json.bak").unlink(missing_ok=True)
+        (tmp_path / "config/delayOffset.json").write_text('{"offsetTable":{1:1000}}')
+        async with desk_at(tmp_path) as desk:
+            await asyncio.sleep(0.2)
+            await desk.send("Now", b"2", properties={"DELAY": "1"})
+            found = records(await desk.pull("Now", queue_offset=1, sys_flag=SUSPEND))
+            assert [message.body for message in found] == [b"2"]
 
     asyncio.run(work())
 

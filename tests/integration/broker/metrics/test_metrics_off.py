@@ -21,4 +21,4 @@ asyncio.run(run())
 print(*sorted(name for name in sys.modules if name.startswith(("orbitlog.observe", "orbitlog.broker.metrics"))))
 """
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert loaded == ["orbitlog.observe", "orbitlog.observe.metrics_settings"]
+    assert loaded == ["orbitlog.observe", "orbitlog.observe.conditions", "orbitlog.observe.metrics_settings"]

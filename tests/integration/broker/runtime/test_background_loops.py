@@ -30,7 +30,9 @@ def test_loop_continues_after_a_failed_step(monkeypatch: pytest.MonkeyPatch, cap
         assert len(taken) == count
 
     asyncio.run(run())
-    assert "a test failed" in caplog.text
+    begin, end = (record for record in caplog.records if getattr(record, "event", "") == "step_failing")
+    assert begin.message == "background step fails: a test: it is retried: RuntimeError: once" and begin.exc_info
+    assert end.message.startswith("background step fails: a test: ended after ")
 
 
 def test_step_runs_after_its_event() -> None:

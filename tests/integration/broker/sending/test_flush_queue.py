@@ -49,6 +49,8 @@ class Log:
 class Sender:
     """Sends its next message when it gets a response, `times` times."""
 
+    active_at = 0.0
+
     def __init__(self, log: Log, flushes: FlushQueue, times: int) -> None:
         self.log, self.flushes, self.times = log, flushes, times
         self.peer = "a sender"
@@ -72,6 +74,8 @@ class Sender:
 
 class Pipelining:
     """Sends several messages at a time."""
+
+    active_at = 0.0
 
     def __init__(self, log: Log, flushes: FlushQueue) -> None:
         self.log, self.flushes = log, flushes
@@ -130,6 +134,7 @@ async def test_responses_of_one_connection_are_sent_together_in_order() -> None:
 
     class Shared:
         peer = "many threads"
+        active_at = 0.0
 
         def respond_all(self, answers: Sequence[tuple[Command, bytes]]) -> None:
             together.append([answer for _, answer in answers])

@@ -16,28 +16,18 @@ from orbitlog.formats.records.batch import BatchMember, encode_batch
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_desk import TIMEOUT_S, Desk
-from tests.support.secured_broker import ROOT, WRITER, ask, secured, send, send_command
+from tests.support.secured_broker import (
+    ROOT,
+    WRITER,
+    add_writer,
+    ask,
+    quota_clock,
+    secured,
+    send,
+    send_command,
+)
 
 HUGE = 10**9
-
-
-async def add_writer(desk: Desk, limits: QuotaLimits) -> None:
-    access = desk.broker._access
-    assert access is not None
-    access.change_users(lambda table: table.create_user("writer", {"password": WRITER.secret_key}))
-    entries = [{"actions": ["Pub", "Create"], "decision": "Allow", "resource": "Topic:*"}]
-    policy = {"policies": [{"entries": entries, "policyType": "Custom"}]}
-    access.change_users(lambda table: table.put_acl("User:writer", policy))
-    access.change_users(lambda table: table.set_limits("writer", limits))
-
-
-def quota_clock(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Stop the clock of the quotas; return it as a list of one number."""
-    access = desk.broker._access
-    assert access is not None
-    now = [1_000]
-    monkeypatch.setattr(access.quotas, "_now_ms", lambda: now[0])
-    return now
 
 
 def test_message_rate_holds_on_both_paths_and_for_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,21 +46,48 @@ def test_load_reports_keys_that_no_table_reads_by_class() -> None:
 
 def test_load_safety_key_refused_from_every_source(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
-    file.write_text("enableControllerMode=TRUE\n")
-    with pytest.raises(
-        SettingError, match=r"enableControllerMode=TRUE from .*broker\.conf: controllers are not supported"
-    ):
+    file.write_text("enableSlaveActingMaster=TRUE\n")
+    with pytest.raises(SettingError, match=r"enableSlaveActingMaster=TRUE from .*broker\.conf: no slave can take over"):
         load_broker_settings(file, [], {})
-    with pytest.raises(SettingError, match="enableControllerMode=true from the environment: "):
-        load_broker_settings(None, [], {"ORBITLOG_SET_enableControllerMode": "true"})
-    with pytest.raises(SettingError, match="enableControllerMode=true from the command line: "):
-        load_broker_settings(None, ["enableControllerMode=true"], {})
+    with pytest.raises(SettingError, match="enableSlaveActingMaster=true from the environment: "):
+        load_broker_settings(None, [], {"ORBITLOG_SET_enableSlaveActingMaster": "true"})
+    with pytest.raises(SettingError, match="enableSlaveActingMaster=true from the command line: "):
+        load_broker_settings(None, ["enableSlaveActingMaster=true"], {})
+
+
+@pytest.mark.parametrize(
+    ("assignments", "sentence"),
+    [
+        (["enableControllerMode=true"], "enableControllerMode=true needs controllerAddr"),
+        (["enableControllerMode=true", "controllerAddr=a"], "contains 'a', which is not host:port"),
+        (["enableControllerMode=true", "controllerAddr=a:1", "replicaCoordinator=etcd:http://a:1"], "one or the other"),
+        (["enableControllerMode=true", "controllerAddr=a:1", "haMasterAddress=b:1"], "the controller names the master"),
+        (["enableControllerMode=true", "controllerAddr=a:1", "bindAddress=10.0.0.5"], "needs haMembers"),
+        (["enableControllerMode=true", "controllerAddr=a:1", "bindAddress=0.0.0.0"], "needs brokerIP1"),
+        (["enableControllerMode=true", "controllerAddr=a:1", "dispatchEngine=spark"], "dispatchEngine=spark"),
+        (["minInSyncReplicas=2"], "minInSyncReplicas=2 needs enableControllerMode=true"),
+        (["allAckInSyncStateSet=true"], "allAckInSyncStateSet=true needs enableControllerMode=true"),
+    ],
+)
+def test_load_settings_of_a_controllers_group_that_cannot_work_are_refused(
+    assignments: list[str], sentence: str
+) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        load_broker_settings(None, assignments, {})
+
+
+def test_load_role_and_id_have_no_effect_in_a_controllers_group() -> None:
+    given = ["enableControllerMode=true", "controllerAddr=a:1;b:2", "brokerRole=SLAVE", "brokerId=1"]
+    settings = load_broker_settings(None, given, {})
+    assert settings.is_group_member
+    assert load_broker_settings(None, [*given[:3], "allAckInSyncStateSet=false"], {}).is_group_member
+    assert not load_broker_settings(None, ["minInSyncReplicas=1", "allAckInSyncStateSet=false"], {}).is_group_member
 
 
 def test_load_safety_key_switched_off_by_a_later_source_starts(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
-    file.write_text("enableControllerMode=true\n")
-    assert load_broker_settings(file, ["enableControllerMode=false"], {}).complaints[0].kind is SettingClass.HARMLESS
+    file.write_text("enableSlaveActingMaster=true\n")
+    assert load_broker_settings(file, ["enableSlaveActingMaster=false"], {}).complaints[0].kind is SettingClass.HARMLESS
 
 
 def test_load_address_server_without_name_servers_refused() -> None:
@@ -130,8 +157,8 @@ def test_change_blocked_or_unsupported_key_refused() -> None:
         settings.change({"maxMessageSize": "2048"})
     with pytest.raises(SettingError, match="aclEnable cannot be changed while the broker runs"):
         settings.change({"aclEnable": "false"})
-    with pytest.raises(SettingError, match="enableControllerMode=true from the request: controllers are not supported"):
-        settings.change({"enableControllerMode": "true"})
+    with pytest.raises(SettingError, match="enableSlaveActingMaster=true from the request: no slave can take over"):
+        settings.change({"enableSlaveActingMaster": "true"})
     settings.change({"brokerPermission": "4"})
     assert settings[keys.BROKER_PERMISSION] == 4
 

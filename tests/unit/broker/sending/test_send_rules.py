@@ -21,12 +21,13 @@ from orbitlog.broker.sending.send_rules import (
     send_limits,
 )
 from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.batch import BatchMember, encode_batch
 from orbitlog.formats.records.properties import PROPERTIES_BYTES_MAX
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.send_headers import SendMessageRequest, SendMessageV2Request
 
-LIMITS = send_limits(100, 50, rejects_transactions=True, waits_for_flush=True)
+LIMITS = send_limits(100, 50, rejects_transactions=True, waits_for_flush=True, batch_messages_max=3)
 PLAIN = "UNIQ_KEY\x017F000001\x02WAIT\x01true\x02"
 HALF = PLAIN + "TRAN_MSG\x01true\x02PGROUP\x01P\x02"
 CONFIG = TopicConfig("Orders", 4, 4)
@@ -35,6 +36,7 @@ CLIENT = ("127.0.0.1", 50_000)
 # A message that each message rule keeps off the fast path.
 LEFT_TO_SLOW_PATH = {
     "body fits": (b"x" * 101, PLAIN),
+    "batch has few messages": (encode_batch([BatchMember(b"x")] * 4), PLAIN),
     "single message is stored as sent": (b"x", PLAIN + "DELAY\x013"),
     "half message is stored as sent": (b"x", HALF + "REAL_TOPIC\x01Other"),
     "batch waits for flush": (b"x", "WAIT\x01false"),
