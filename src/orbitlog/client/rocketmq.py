@@ -111,7 +111,7 @@ class RocketMQ:
         try:
             from orbitlog.client.telemetry.otel_spans import OtelSpans
         except ImportError as error:
-            raise ClientError(f"otel=True needs OpenTelemetry ({error}): install orbitlog[otel]") from None
+            raise ClientError(f"otel=True needs OpenTelemetry ({error}): pip install 'orbitlog[otel]'") from None
         return OtelSpans(self.client_id, self._namespace, self._routes.address_of)
 
     def _make_producer(self, group: str) -> Producer:
@@ -469,11 +469,19 @@ class RocketMQ:
     # Heartbeats
 
     async def _background_loop(self) -> None:
+        moved = self._routes.moved
         while True:
-            await asyncio.sleep(min(HEARTBEAT_SECONDS, REFRESH_SECONDS))
             try:
-                await self._routes.refresh_all()
-                await self._send_heartbeats()
+                async with asyncio.timeout(min(HEARTBEAT_SECONDS, REFRESH_SECONDS)):
+                    await moved.wait()
+            except TimeoutError:
+                pass
+            is_moved = moved.is_set()
+            moved.clear()
+            try:
+                if not is_moved:
+                    await self._routes.refresh_all()
+                await self._send_heartbeats()  # a new master asks for transactions only clients that it knows
             except OrbitlogError as error:
                 log.warning("could not refresh routes or send heartbeats: %s", error)
 
@@ -540,4 +548,5 @@ class RocketMQ:
         await self._server_requests.stop()
         header = UnregisterClientRequest(client_id=self.client_id, producer_group=self._producer.group)
         await self._invoke_all(RequestCode.UNREGISTER_CLIENT, header)
+        await self._routes.close()
         await self._link.close()

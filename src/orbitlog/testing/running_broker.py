@@ -7,21 +7,23 @@ can be stopped, restarted and rewound while clients are connected.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from orbitlog.access.credentials import Credentials
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import load_broker_settings
 from orbitlog.client.blocking import BlockingRocketMQ
-from orbitlog.client.connection.client_tls import Tls
+from orbitlog.client.connection.client_tls import Tls, TlsChoice
 from orbitlog.client.connection.connect import ClientContext, connect
+from orbitlog.client.rocketmq import PRODUCER_GROUP
 from orbitlog.errors import BrokerRefused, OrbitlogError, RequestTimeout
 from orbitlog.formats import names
 from orbitlog.formats.message_queue import MessageQueue
@@ -165,11 +167,29 @@ class RunningBroker:
     def broker_address(self) -> str:
         return f"{HOST}:{self._broker_port}"
 
-    def connect(self, **options: Any) -> ClientContext:
-        """Connect with the Orbitlog client: `with broker.connect() as mq:`, or `async with`."""
-        if self.tls is not None:
-            options = {"tls": self.tls, "credentials": self.credentials, **options}
-        return connect(f"rocketmq://{self.address}", **options)
+    def connect(
+        self,
+        *,
+        producer_group: str = PRODUCER_GROUP,
+        credentials: Credentials | None = None,
+        namespace: str = "",
+        trace: bool = False,
+        tls: TlsChoice | ssl.SSLContext | None = None,
+        otel: bool | None = None,
+    ) -> ClientContext:
+        """Connect with the Orbitlog client: `with broker.connect() as mq:`, or `async with`.
+
+        The options are those of `orbitlog.connect`. A secured broker adds its credentials and its CA if they are None.
+        """
+        return connect(
+            f"rocketmq://{self.address}",
+            producer_group=producer_group,
+            credentials=self.credentials if credentials is None else credentials,
+            namespace=namespace,
+            trace=trace,
+            tls=self.tls if tls is None else tls,
+            otel=otel,
+        )
 
     @property
     def client(self) -> BlockingRocketMQ:

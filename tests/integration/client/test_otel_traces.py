@@ -6,14 +6,11 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -22,6 +19,7 @@ from orbitlog.client.telemetry import otel_spans
 from orbitlog.errors import NoRoute
 from orbitlog.testing.running_broker import RunningBroker
 from tests.support.cluster_commands import objects
+from tests.support.otlp_receiver import span_receiver
 
 JAVA_TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 JAVA_PARENT = f"00-{JAVA_TRACE}-00f067aa0ba902b7-01"
@@ -185,26 +183,11 @@ provider.shutdown()
 
 
 def test_trace_from_process_to_process_reaches_a_collector(broker: RunningBroker) -> None:
-    received: list[Span] = []
-
-    class Service(trace_service_pb2_grpc.TraceServiceServicer):
-        def Export(self, request: Any, _: grpc.ServicerContext) -> Any:
-            received.extend(
-                span for each in request.resource_spans for scope in each.scope_spans for span in scope.spans
-            )
-            return trace_service_pb2.ExportTraceServiceResponse()
-
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Service(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
+    with span_receiver() as (received, target):
         for role in ("producer", "consumer"):
-            command = [sys.executable, "-c", SCRIPT, role, broker.address, f"127.0.0.1:{port}"]
+            command = [sys.executable, "-c", SCRIPT, role, broker.address, target]
             done = subprocess.run(command, capture_output=True, text=True, timeout=90, cwd=Path(__file__).parent)
             assert done.returncode == 0, done.stderr
-    finally:
-        server.stop(None).wait()
     found = {span.name: span for span in received}
     checkout, send, process = found["checkout"], found["send EndToEnd"], found["process EndToEnd"]
     assert send.parent_span_id == checkout.span_id and process.parent_span_id == send.span_id

@@ -25,9 +25,11 @@ class AccessAdmin:
     def __init__(self, link: ClusterLink) -> None:
         self._link = link
 
-    async def create_user(self, address: str, username: str, password: str, user_type: str | None = None) -> None:
+    async def create_user(
+        self, address: str, username: str, password: str, user_type: str | None = None, status: str | None = None
+    ) -> None:
         """Create a user; raise `BrokerRefused` if it exists."""
-        fields = {"username": username, "password": password, "userType": user_type}
+        fields = {"username": username, "password": password, "userType": user_type, "userStatus": status}
         await self._ask(address, RequestCode.AUTH_CREATE_USER, UserRequest(username=username), fields)
 
     async def update_user(self, address: str, username: str, changes: Mapping[str, str | None]) -> None:
@@ -50,8 +52,14 @@ class AccessAdmin:
         self, address: str, subject: str, entries: Sequence[Mapping[str, Any]], *, is_update: bool = False
     ) -> None:
         """Add entries to the custom policy of a subject, or replace those with the same resource."""
-        code = RequestCode.AUTH_UPDATE_ACL if is_update else RequestCode.AUTH_CREATE_ACL
         policies = [{"policyType": "Custom", "entries": list(entries)}]
+        await self.put_policies(address, subject, policies, is_update=is_update)
+
+    async def put_policies(
+        self, address: str, subject: str, policies: Sequence[Mapping[str, Any]], *, is_update: bool = False
+    ) -> None:
+        """Add the entries of policies to those of a subject, or replace those with the same resource."""
+        code = RequestCode.AUTH_UPDATE_ACL if is_update else RequestCode.AUTH_CREATE_ACL
         await self._ask(address, code, AclRequest(subject=subject), {"subject": subject, "policies": policies})
 
     async def delete_acl(self, address: str, subject: str, resource: str | None = None) -> None:

@@ -86,6 +86,13 @@ class BrokerAdmin:
         answer = await self._link.invoke(address, RequestCode.GET_CONSUME_STATS, header, seconds=_SECONDS * 3)
         return decode_body(ConsumeStats, answer.body)
 
+    async def resume_check(self, address: str, topic: str, message_id: str) -> None:
+        """Have a broker check a half message again that reached the maximum of checks; Orbitlog does not serve this."""
+        from orbitlog.wire.admin_headers import ResumeHalfMessageRequest
+
+        header = ResumeHalfMessageRequest(topic=topic, message_id=message_id)
+        await self._link.invoke(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header, seconds=_SECONDS)
+
     # Topics
 
     async def put_topic(self, address: str, config: TopicConfig, attributes: str | None = None) -> None:

@@ -29,7 +29,7 @@ PRODUCER_GROUP = "orbitlog-replay"
 REPLAYED_FROM, REPLAYED_ID = "REPLAYED_FROM", "REPLAYED_ID"
 
 # Properties of the delivery history, not of the message.
-_NOT_COPIED = frozenset(
+NOT_COPIED = frozenset(
     (props.DELAY, props.REAL_TOPIC, props.REAL_QUEUE_ID, props.WAIT, props.CLUSTER, props.MSG_REGION, props.TRACE_ON)
 ) | {
     *(props.TRANSACTION_PREPARED, props.PRODUCER_GROUP, props.TRANSACTION_ID, props.UNIQ_KEY, props.CRC32),
@@ -163,7 +163,7 @@ def target_topic(letter: Received, group: str, *, to_origin: bool, to_topic: str
 
 def _copy(letter: Received, to_topic: str, new_id: str) -> OutgoingMessage:
     stored = letter.stored
-    kept = {name: value for name, value in letter.properties.items() if name not in _NOT_COPIED}
+    kept = {name: value for name, value in letter.properties.items() if name not in NOT_COPIED}
     if not to_topic.startswith(names.RETRY_PREFIX):
         kept.pop(props.RETRY_TOPIC, None)
     kept[REPLAYED_FROM] = f"{stored.topic}:{letter.broker_name}:{stored.queue_id}:{stored.queue_offset}"

@@ -17,19 +17,22 @@ from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.consume_headers import (
+    ConsumeDirectlyRequest,
     ConsumerGroupRequest,
     ConsumerRunningInfoRequest,
     GetMaxOffsetRequest,
     QueryConsumerOffsetRequest,
     QueueOffsetResponse,
     SearchOffsetRequest,
+    TimestampResponse,
     TopicQueueRequest,
     UpdateConsumerOffsetRequest,
 )
 
 if TYPE_CHECKING:
     from orbitlog.client.connection.running_info import RunningInfo
-    from orbitlog.wire.bodies.client_bodies import ConsumerConnection, ProducerConnection
+    from orbitlog.client.consumer.received import Received
+    from orbitlog.wire.bodies.client_bodies import ConsumeDirectlyResult, ConsumerConnection, ProducerConnection
     from orbitlog.wire.bodies.queue_bodies import ConsumeOffset, ConsumeStats
 
 _SECONDS = 5.0
@@ -111,6 +114,18 @@ class GroupAdmin:
         answer = await self._link.invoke(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, seconds=_SECONDS * 4)
         return decode_body(RunningInfo, answer.body)
 
+    async def consume_directly(
+        self, address: str, group: str, client_id: str, message: Received
+    ) -> ConsumeDirectlyResult:
+        """Have one member consume a message now; its offset is not committed."""
+        from orbitlog.wire.bodies.client_bodies import ConsumeDirectlyResult
+
+        header = ConsumeDirectlyRequest(
+            group=group, client_id=client_id, message_id=message.offset_message_id, topic=message.stored.topic
+        )
+        answer = await self._link.invoke(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, seconds=_SECONDS * 4)
+        return decode_body(ConsumeDirectlyResult, answer.body)
+
     # Offsets
 
     async def offset_at(self, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
@@ -123,6 +138,12 @@ class GroupAdmin:
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
         header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
         return await self._offset(address, RequestCode.GET_MAX_OFFSET, header)
+
+    async def earliest_time_ms(self, address: str, queue: MessageQueue) -> int:
+        """Return when the first message of a queue was stored; -1 if it is empty."""
+        header = TopicQueueRequest(topic=queue.topic, queue_id=queue.queue_id)
+        answer = await self._link.invoke(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header, seconds=_SECONDS)
+        return TimestampResponse.from_ext_fields(answer.ext_fields).timestamp_ms
 
     async def min_offset(self, address: str, queue: MessageQueue) -> int:
         header = TopicQueueRequest(topic=queue.topic, queue_id=queue.queue_id)

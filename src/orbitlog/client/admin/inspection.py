@@ -178,8 +178,9 @@ class Inspection:
         recalled: set[str] = set()
         async for message in self.walk(queue, low, high):
             properties = message.properties
-            if timer_message.DELETE_KEY in properties:
-                recalled.add(properties[timer_message.DELETE_KEY])
+            recalled_key = timer_message.recalled_key(properties)
+            if recalled_key is not None:
+                recalled.add(recalled_key)
                 continue
             try:
                 due_ms = timer_message.stored_due_ms(properties, message.stored.store_timestamp_ms)
@@ -192,7 +193,7 @@ class Inspection:
                 handle = timer_message.RecallHandle(topic, queue.broker_name, out_ms + 1, message.message_id)
                 pending[key] = ScheduledMessage(queue, message, due_ms, str(handle))
         for scheduled in pending.values():
-            if not timer_message.is_taken_back(recalled, scheduled.topic, scheduled.message.message_id):
+            if timer_message.delete_key(scheduled.topic, scheduled.message.message_id) not in recalled:
                 yield scheduled
 
     async def _delayed(self, broker_name: str, address: str) -> AsyncIterator[ScheduledMessage]:

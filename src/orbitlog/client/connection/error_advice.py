@@ -50,9 +50,16 @@ _ADVICE: dict[int, Advice] = {
     Code.GO_AWAY: Advice(True, "the server is shutting down: retry at another one"),
 }
 _UNKNOWN = Advice(False, "")
+_REQUEST_ID_CHARACTERS_MAX = 64  # it comes from a server, and is shown
 
 
 def refusal(response: Command) -> BrokerRefused:
     """Return the error to raise for a response with an error code."""
     advice = _ADVICE.get(response.code, _UNKNOWN)
-    return BrokerRefused(response.code, response.remark or "", advice=advice.sentence, retriable=advice.retriable)
+    return BrokerRefused(
+        response.code,
+        response.remark or "",
+        advice=advice.sentence,
+        retriable=advice.retriable,
+        request_id=response.ext_fields.get("requestId", "")[:_REQUEST_ID_CHARACTERS_MAX],
+    )

@@ -6,19 +6,21 @@ Mirrors Java `MQClientInstance.updateTopicRouteInfoFromNameServer`, `topicRouteD
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.errors import BrokerRefused, NoBroker, NoRoute, RemotingError
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.bodies.body_json import decode_body
-from orbitlog.wire.bodies.route_bodies import TopicRoute
+from orbitlog.wire.bodies.route_bodies import TopicRoute, require_listable
 from orbitlog.wire.codes import RequestCode, ResponseCode
 
 AUTO_CREATE_TOPIC = "TBW102"
 AUTO_CREATE_QUEUES = 4
 REFRESH_SECONDS = 30.0
+_SUSPECT_SECONDS = 0.3
+_SUSPECT_REFRESHES_MAX = 100
 
 _READ, _WRITE = 4, 2
 MASTER_ID = 0
@@ -68,6 +70,11 @@ class Routes:
         self._known: dict[str, Route] = {}
         self._addresses: dict[str, dict[int, str]] = {}  # by broker name, from the latest route of any topic
         self._refreshing: dict[tuple[str, bool], asyncio.Task[Route]] = {}
+        self._suspected: dict[str, asyncio.Task[None]] = {}
+        self.moved = asyncio.Event()
+        """Set when a known broker has another address, such as the next master of a replica group."""
+        self.on_new_master: list[Callable[[str], None]] = []
+        """Called with the name of a known broker whose master has another address than the last one."""
 
     @property
     def topics(self) -> list[str]:
@@ -105,6 +112,34 @@ class Routes:
                 raise
             return known
 
+    def suspect(self, topic: str) -> None:
+        """Fetch the route in the background, because a broker did not answer, until each broker has a master.
+
+        The next master of a replica group registers some time after the last one has failed.
+        """
+        if topic not in self._suspected:
+            task = asyncio.get_running_loop().create_task(self._refresh_suspected(topic))
+            self._suspected[topic] = task
+            task.add_done_callback(lambda _: self._suspected.pop(topic, None))
+
+    async def _refresh_suspected(self, topic: str) -> None:
+        for _ in range(_SUSPECT_REFRESHES_MAX):
+            known = self._known.get(topic)
+            try:
+                route = await self.refresh(topic, create=known is not None and known.is_borrowed)
+            except (RemotingError, BrokerRefused, NoRoute):
+                route = None
+            await asyncio.sleep(_SUSPECT_SECONDS)  # also if it is complete: a dead master may still be registered
+            if route is not None and route.brokers and all(MASTER_ID in ids for ids in route.brokers.values()):
+                return
+
+    async def close(self) -> None:
+        """Stop to fetch routes in the background."""
+        suspected = list(self._suspected.values())
+        for task in suspected:
+            task.cancel()
+        await asyncio.gather(*suspected, return_exceptions=True)
+
     async def refresh_all(self) -> None:
         """Fetch the routes of every topic; keep the cached route of a deleted topic, as official clients do."""
         for topic in self.topics:
@@ -124,8 +159,18 @@ class Routes:
             hint = " and automatic topic creation is disabled" if create else ""
             raise NoRoute(f"no broker serves topic {topic}{hint}; name servers: {', '.join(self._link.name_servers)}")
         route = self._known[topic] = make_route(topic, data, borrowed=borrowed)
-        self._addresses.update(route.brokers)
+        for name, addresses in route.brokers.items():
+            self._take_addresses(name, addresses)
         return route
+
+    def _take_addresses(self, name: str, addresses: dict[int, str]) -> None:
+        before = self._addresses.get(name, addresses)
+        self._addresses[name] = addresses
+        if before != addresses:
+            self.moved.set()
+            if addresses.get(MASTER_ID, before.get(MASTER_ID)) != before.get(MASTER_ID):
+                for notify in self.on_new_master:
+                    notify(name)
 
     async def _has_brokers(self) -> bool:
         from orbitlog.wire.bodies.route_bodies import ClusterInfo
@@ -140,7 +185,11 @@ class Routes:
         header = GetRouteInfoRequest(topic=topic)
         accept = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)
         answer = await self._link.invoke_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, accept=accept)
-        return decode_body(TopicRoute, answer.body) if answer.code == ResponseCode.SUCCESS else None
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        route = decode_body(TopicRoute, answer.body)
+        require_listable(route)
+        return route
 
     def known(self, topic: str) -> Route | None:
         """Return the cached route, or None."""

@@ -99,6 +99,7 @@ class GroupLink:
                 )
             except RemotingError as error:
                 failure = error
+                self._routes.suspect(topic)
                 continue
             # A broker without members of the group, such as after a restart, answers with code 1 and no body.
             return sorted(decode_body(ConsumerList, answer.body).client_ids) if answer.body else []
@@ -172,8 +173,9 @@ class GroupLink:
             expression_type=subscription.expression_type,
         )
         seconds = max(PULL_SECONDS, suspend_seconds + 5)
-        address = self._routes.address_of(queue, broker_id)
-        answer = await self._link.invoke(address, RequestCode.PULL_MESSAGE, header, seconds=seconds, accept=_PULL_CODES)
+        answer = await self._invoke(
+            queue, RequestCode.PULL_MESSAGE, header, seconds=seconds, accept=_PULL_CODES, broker_id=broker_id
+        )
         reply = headers.PullMessageResponse.from_ext_fields(answer.ext_fields)
         return PullResult(
             answer.body if answer.code == ResponseCode.SUCCESS else b"",
@@ -252,6 +254,7 @@ class GroupLink:
             except RemotingError as error:
                 log.warning("%s: could not lock %d queues: %s", self.group, len(its_queues), error)
                 unknown |= set(its_queues)
+                self._routes.suspect(its_queues[0].topic)
             else:
                 locked |= set(decode_body(LockResponseBody, answer.body).queues)
         return locked, unknown
@@ -281,8 +284,14 @@ class GroupLink:
         *,
         seconds: float = 5.0,
         accept: Sequence[int] = (ResponseCode.SUCCESS,),
+        broker_id: int = MASTER_ID,
     ) -> Command:
-        return await self._link.invoke(self._address(queue), code, header, seconds=seconds, accept=accept)
+        address = self._routes.address_of(queue, broker_id)
+        try:
+            return await self._link.invoke(address, code, header, seconds=seconds, accept=accept)
+        except RemotingError:
+            self._routes.suspect(queue.topic)  # there may be another master
+            raise
 
     def _address(self, queue: MessageQueue) -> str:
         return self._routes.address_of(queue)

@@ -70,6 +70,7 @@ class Producer:
         self._link = link
         self._routes = routes
         self._choice = QueueChoice()
+        routes.on_new_master.append(self._choice.moved)
         self._fast = FastProducer(link, routes, self._choice, group)
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
@@ -135,7 +136,7 @@ class Producer:
                 raise
         finally:
             self.in_flight -= 1
-        self._choice.failed(target[0].queue.broker_name, self._now_ms())
+        self._failed(target[0].queue)
         return None
 
     async def send_batch(
@@ -222,7 +223,7 @@ class Producer:
                 failure, attempts = error, attempts + 1
             if queue is not None:
                 failed_broker = queue.broker_name
-                self._choice.failed(failed_broker, self._now_ms())
+                self._failed(queue)
             if attempts >= ATTEMPTS or self._loop.time() + pause >= deadline:
                 raise failure
             if not await self._other_broker(topic, failed_broker, deadline):
@@ -286,6 +287,11 @@ class Producer:
         if not route.write_queues:
             raise NoRoute(f"topic {topic} has no writable queue")
         return route
+
+    def _failed(self, queue: MessageQueue) -> None:
+        """Avoid the broker of a queue for a while, or until it has another master, which is looked for meanwhile."""
+        self._choice.failed(queue.broker_name, self._now_ms())
+        self._routes.suspect(queue.topic)
 
     def _check_open(self) -> None:
         if self._is_closed:

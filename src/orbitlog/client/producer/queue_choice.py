@@ -62,3 +62,7 @@ class QueueChoice:
     def failed(self, broker_name: str, now_ms: int) -> None:
         """Record a timeout, or an error code that means that the broker accepts no messages."""
         self._avoid_until_ms[broker_name] = now_ms + FAILURE_MS
+
+    def moved(self, broker_name: str) -> None:
+        """Avoid a broker no longer: another server is its master now."""
+        self._avoid_until_ms.pop(broker_name, None)

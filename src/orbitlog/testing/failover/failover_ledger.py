@@ -84,8 +84,8 @@ class FailoverLedger:
                 f"(d) member {member_id} cuts its log at {end}, below its confirmed {confirmed_to}"
             )
 
-    def state_recorded(self, state: GroupState, proposer: int) -> None:
-        """Take a state that the coordinator has recorded.
+    def state_recorded(self, state: GroupState, proposer: int, *, has_ended: bool) -> None:
+        """Take a state that the coordinator has recorded; `has_ended`: the process that proposed it.
 
         A member that a handover names is not elected by it: it elects itself, or leaves if it has lost bytes.
         """
@@ -97,7 +97,9 @@ class FailoverLedger:
         if self._epoch_starts and state.epoch == self._epoch_starts[-1][0]:
             return
         self._epoch_starts.append((state.epoch, state.start))
-        if state.master == proposer and not self.has_all(proposer):
+        # A proposal that was on its way when the member lost its disk takes effect; the member leaves before it serves.
+        is_void = has_ended and self.copies[proposer].has_lost_bytes
+        if state.master == proposer and not is_void and not self.has_all(proposer):
             raise InvariantViolation(f"(b) member {proposer} was elected and lacks confirmed bytes: {state}")
 
     def check(self, state: GroupState | None) -> None:

@@ -25,6 +25,7 @@ _WORK = {
     Kind.RESUME: 1.0,
     Kind.UNBLOCK: 1.0,
 }
+_TABLES = {Kind.CHANGE: 1.5, Kind.FETCH: 9.0, Kind.SAVE: 9.0, Kind.REPORT: 9.0}
 _FAULTS = {
     Kind.LOSE: 1.0,
     Kind.KILL: 0.3,
@@ -36,6 +37,7 @@ _FAULTS = {
     Kind.HAND_OVER: 0.4,
     Kind.OUTAGE: 0.2,
     Kind.DOOM: 0.4,
+    Kind.WIPE: 0.3,
 }
 
 
@@ -61,6 +63,7 @@ class RunCounts(NamedTuple):
     epochs: int
     confirmed_bytes: int
     kept_tails: int
+    acknowledged_changes: int = 0
 
 
 def setup_of(random: Random) -> Setup:
@@ -69,10 +72,10 @@ def setup_of(random: Random) -> Setup:
     return Setup(nodes, random.random() < 0.4, random.choice((1, 1, 2)))
 
 
-def decisions_of(random: Random, steps: int) -> Iterator[Decision]:
+def decisions_of(random: Random, steps: int, *, with_tables: bool = False) -> Iterator[Decision]:
     """Yield random decisions. Each run has faults of some kinds only, at a rate of its own."""
     rate = random.choice((0.2, 0.5, 1.0, 2.0))
-    weights = dict(_WORK)
+    weights = _WORK | _TABLES if with_tables else dict(_WORK)
     for kind, weight in _FAULTS.items():
         if random.random() < 0.75:
             weights[kind] = weight * rate * random.choice((0.3, 1.0, 3.0))
@@ -128,6 +131,9 @@ def _fair_round(simulation: GroupSimulation, round_number: int) -> None:
     for index in range(len(simulation.nodes)):
         simulation.step(Decision(Kind.TICK, index + (8 << 4)))
         simulation.step(Decision(Kind.FLUSH, index))
+        if simulation.tables is not None:
+            for kind, choice in ((Kind.FETCH, index), (Kind.SAVE, index), (Kind.REPORT, 1)):
+                simulation.step(Decision(kind, choice))
     for _ in range(len(simulation.requests)):
         simulation.step(Decision(Kind.SERVE, 0))
     for _ in range(len(simulation.answers)):
@@ -142,11 +148,11 @@ def _fair_round(simulation: GroupSimulation, round_number: int) -> None:
             simulation.step(Decision(Kind.DELIVER, (index << 1) + 1))
 
 
-def run_seed(seed: int, steps: int) -> RunCounts | FailedRun:
+def run_seed(seed: int, steps: int, *, with_tables: bool = False) -> RunCounts | FailedRun:
     """Run one seed; return what it covered, or the failed run."""
     random = Random(seed)  # noqa: S311 # reproducible, not secret
-    setup = setup_of(random)
-    decisions = list(decisions_of(random, steps))
+    setup = setup_of(random)._replace(copies_tables=with_tables)
+    decisions = list(decisions_of(random, steps, with_tables=with_tables))
     try:
         simulation = run_decisions(setup, decisions)
     except (InvariantViolation, AssertionError) as error:
@@ -157,6 +163,7 @@ def run_seed(seed: int, steps: int) -> RunCounts | FailedRun:
         state.epoch if state is not None else 0,
         len(simulation.ledger.confirmed),
         sum(len(node.disk.kept_tails) for node in simulation.nodes),
+        0 if simulation.tables is None else len(simulation.tables.acknowledged),
     )
 
 

@@ -17,6 +17,7 @@ from orbitlog.testing.failover.failover_ledger import FailoverLedger
 from orbitlog.testing.failover.model_disk import RECORD_BYTES, ModelDisk
 from orbitlog.testing.failover.model_link import Frame, ModelLink
 from orbitlog.testing.failover.model_node import ModelNode
+from orbitlog.testing.failover.table_model import TableModel
 from orbitlog.wire.replication.epoch_frames import EpochReport, EpochTransfer, Handshake, HandshakeAnswer, TransferHead
 
 
@@ -44,6 +45,11 @@ class Kind(IntEnum):
     OUTAGE = 18
     DOOM = 19
     HEARTBEAT = 20
+    CHANGE = 21
+    FETCH = 22
+    SAVE = 23
+    REPORT = 24
+    WIPE = 25
 
 
 class Decision(NamedTuple):
@@ -59,6 +65,7 @@ class Setup(NamedTuple):
     nodes: int
     acks_flushed: bool
     min_in_sync: int = 1
+    copies_tables: bool = False
 
 
 class Request(NamedTuple):
@@ -85,8 +92,9 @@ class GroupSimulation:
         self.record = GroupRecord()
         disks = {member_id: ModelDisk() for member_id in range(1, setup.nodes + 1)}
         self.ledger = FailoverLedger(disks)
-        limits = GroupLimits(min_in_sync=setup.min_in_sync)
+        limits = GroupLimits(min_in_sync=setup.min_in_sync, copies_tables=setup.copies_tables)
         self.nodes = [ModelNode(member, disk, self, limits, setup.acks_flushed) for member, disk in disks.items()]
+        self.tables = TableModel(self.nodes) if setup.copies_tables else None
         self.links: list[ModelLink] = []
         self.requests: list[Request] = []
         self.answers: list[Answer] = []
@@ -105,6 +113,8 @@ class GroupSimulation:
         if self._steps[decision.kind](decision.choice):
             self.effective_steps += 1
             self.ledger.check(self.record.state)
+            if self.tables is not None:
+                self.tables.check(self.record.state)
 
     # Calls of nodes
 
@@ -329,6 +339,20 @@ class GroupSimulation:
         node.stop()  # without closing its links: the other ends stay open until they send something
         return True
 
+    def _wipe(self, choice: int) -> bool:
+        """Replace the disk of a node; its process ends without closing its links."""
+        node = self._node(choice)
+        if choice & (3 << 4) or not self._may_lose_power(node.member_id):
+            return False
+        node.disk.replace()
+        if self.tables is not None:
+            self.tables.wipe(node.member_id)
+        self.ledger.log_cut(node.member_id, 0)
+        self.ledger.bytes_lost(node.member_id, self.record.state)
+        node.may_have_lost_bytes = True
+        node.stop()
+        return True
+
     def _may_lose_power(self, member_id: int) -> bool:
         """Return whether a loss of bytes is covered: by the recorded in-sync set, and by any that is on its way."""
         proposed = (request.action.proposal.state for request in self.requests if type(request.action) is Propose)
@@ -376,6 +400,22 @@ class GroupSimulation:
         node.carry_out()
         return True
 
+    # Tables
+
+    def _change(self, choice: int) -> bool:
+        """Change a table at a node that takes itself for the master, the first one from the chosen on."""
+        tables = self.tables
+        return tables is not None and any(tables.change(self._node(choice + index)) for index in range(len(self.nodes)))
+
+    def _fetch(self, choice: int) -> bool:
+        return self.tables is not None and self.tables.fetch(self._node(choice))
+
+    def _save(self, choice: int) -> bool:
+        return self.tables is not None and self.tables.save(self._node(choice))
+
+    def _report(self, choice: int) -> bool:
+        return self.tables is not None and self.tables.report(choice)
+
     # Coordinator
 
     def _serve(self, choice: int) -> bool:
@@ -387,7 +427,9 @@ class GroupSimulation:
             revision = self.record.revision
             snapshot = self.record.propose(request.node, request.action.proposal)
             if snapshot.revision != revision and snapshot.state is not None:
-                self.ledger.state_recorded(snapshot.state, request.node)
+                node = self.nodes[request.node - 1]
+                has_ended = node.member is None or node.run != request.run
+                self.ledger.state_recorded(snapshot.state, request.node, has_ended=has_ended)
             self.answers.append(Answer(request, snapshot))
         elif request.action is None:
             disk = self.nodes[request.node - 1].disk

@@ -24,6 +24,17 @@ class ModelDisk:
         self.confirmed_to = 0
         self.epochs: tuple[EpochEntry, ...] = ()
         self.kept_tails: list[tuple[int, bytes]] = []
+        self.is_new = True
+        """Whether nothing was noted yet: the store has never been the member's."""
+        self._ghost = bytearray()
+
+    def replace(self) -> None:
+        """Lose everything: the machine gets an empty disk."""
+        del self.data[:]
+        self.synced_to = self.confirmed_to = 0
+        self.epochs = ()
+        self.kept_tails.clear()
+        self.is_new = True
         self._ghost = bytearray()
 
     def append(self, body: bytes) -> None:

@@ -63,7 +63,7 @@ class ModelNode:
         log = self.disk.open(self.acks_flushed)
         self.world.ledger.log_cut(self.member_id, log.end)
         lost_bytes = self.may_have_lost_bytes and not self.acks_flushed
-        self.member = GroupMember(self.member_id, self.limits, log, lost_bytes=lost_bytes)
+        self.member = GroupMember(self.member_id, self.limits, log, lost_bytes=lost_bytes, is_new=self.disk.is_new)
         self.member.context.now_s = self.clock_s
         self.is_registering = False
         self.carry_out()
@@ -124,7 +124,7 @@ class ModelNode:
         self.disk.epochs = action.entries
 
     def _restart_recorded(self, _: GroupMember, __: RestartRecorded) -> None:
-        self.may_have_lost_bytes = False
+        self.may_have_lost_bytes = self.disk.is_new = False
 
     def _confirmed(self, member: GroupMember, action: Confirmed) -> None:
         offset = action.physical_offset

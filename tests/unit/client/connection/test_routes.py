@@ -57,3 +57,43 @@ def test_known_routes_are_used_while_no_name_server_answers() -> None:
         assert routes.known("Known") == before
 
     run(scenario, {"Known": {"a": "a:1"}})
+
+
+class Electing(NameServer):
+    """A name server whose replica group has no master until the third request for the route."""
+
+    async def invoke_name_server(self, *request: Any, **options: Any) -> Any:
+        answer = await super().invoke_name_server(*request, **options)
+        if self.requested.count("Orders") == 3:
+            self.topics["Orders"] = {"a": "new:1"}
+        return answer
+
+
+def test_route_of_a_broker_that_did_not_answer_is_fetched_until_it_has_a_master() -> None:
+    async def scenario() -> None:
+        name_server = Electing({"Orders": {"a": "old:1"}})
+        routes = Routes(name_server)  # type: ignore[arg-type]
+        await routes.of("Orders")
+        name_server.topics["Orders"] = {}
+        routes.suspect("Orders")
+        await routes.moved.wait()
+        assert name_server.requested.count("Orders") == 4
+        assert routes.address("a") == "new:1"
+        await routes.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_with_another_master_is_reported_once() -> None:
+    async def scenario(name_server: NameServer, routes: Routes) -> None:
+        reported: list[str] = []
+        routes.on_new_master.append(reported.append)
+        await routes.refresh("Orders")
+        await routes.refresh("Orders")
+        assert reported == []
+        name_server.topics["Orders"] = {"a": "new:1", "b": "b:1"}
+        for _ in range(2):
+            await routes.refresh("Orders")
+        assert reported == ["a"]
+
+    run(scenario, {"Orders": {"a": "old:1", "b": "b:1"}})

@@ -41,3 +41,11 @@ def test_all_failed_means_the_one_that_failed_longest_ago() -> None:
     choice.failed("a", 5)
     assert choice.choose(QUEUES, 10).broker_name == "b"
     assert choice.choose(QUEUES[:4], 10, failed_broker="a").broker_name == "a"
+
+
+def test_a_broker_with_another_master_is_chosen_at_once() -> None:
+    choice = QueueChoice()
+    choice.failed("a", 1_000)
+    choice.moved("a")
+    assert {choice.choose(QUEUES, 1_001).broker_name for _ in range(20)} == {"a", "b"}
+    assert not choice.is_avoiding
