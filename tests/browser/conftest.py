@@ -49,6 +49,15 @@ def axe() -> str:
 
 
 @pytest.fixture
+def pictures(pytestconfig: pytest.Config) -> Path | None:
+    """The directory of --screenshots; None if no pictures are wanted."""
+    given = pytestconfig.getoption("--screenshots")
+    if given:
+        Path(given).mkdir(parents=True, exist_ok=True)
+    return Path(given) if given else None
+
+
+@pytest.fixture
 def screenshots(pytestconfig: pytest.Config, tmp_path: Path) -> Path:
     """The directory for pictures: --screenshots, or one of the test."""
     given = pytestconfig.getoption("--screenshots")

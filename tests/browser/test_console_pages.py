@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orbitlog.testing.running_broker import RunningBroker
+from tests.integration.console.conftest import options_of
+from tests.support.console_browser import Page, violations
 from tests.support.console_site import ConsoleSite
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 ROOT = "/clusters/shop"
+FLOOD_RATE, FLOOD_BATCH, FLOOD_SECONDS = 5_000, 50, 5.0
+FRAME_MS_MAX = 1_000.0
+WATCH_FRAMES = """() => {
+  window.longestFrameMs = 0;
+  let last = performance.now();
+  const step = (now) => {
+    window.longestFrameMs = Math.max(window.longestFrameMs, now - last);
+    last = now;
+    requestAnimationFrame(step);
+  };
+  requestAnimationFrame(step);
+}"""
 PAGES = (
     f"{ROOT}/overview",
     f"{ROOT}/topics",
@@ -27,37 +42,6 @@ PAGES = (
     "/api",
     "/sign-in",
 )
-RULES = "{runOnly: {type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}}"
-
-
-class Page:
-    """A page that fails the test on console messages, script errors and requests to other hosts."""
-
-    def __init__(self, browser: Any, site: ConsoleSite, **options: Any) -> None:
-        self._context = browser.new_context(reduced_motion="reduce", **options)
-        self.page = self._context.new_page()
-        self.page.set_default_timeout(60_000)
-        self.seen: list[str] = []
-        self.page.on("console", lambda message: self.seen.append(message.text))
-        self.page.on("pageerror", lambda error: self.seen.append(str(error)))
-        self.page.on("request", lambda request: self._check(request.url, site.url))
-
-    def _check(self, url: str, own: str) -> None:
-        if not url.startswith((own, "data:")):
-            self.seen.append(f"request to {url}")
-
-    def __enter__(self) -> Page:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._context.close()
-        assert self.seen == []
-
-
-def violations(page: Any, axe: str) -> list[str]:
-    page.evaluate(axe)
-    result = page.evaluate(f"axe.run({RULES})")
-    return [f"{found['id']}: {[node['target'] for node in found['nodes']]}" for found in result["violations"]]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -146,3 +130,34 @@ def test_tail_shows_messages_as_they_arrive(site: ConsoleSite, browser: Any, bus
         shown.page.wait_for_selector("ob-tail tbody tr")
         assert shown.page.locator("ob-tail tbody tr td").last.inner_text() == "<b>hello</b>"
         assert shown.page.locator("ob-tail tbody tr").count() == 1
+
+
+def test_tail_of_very_many_messages_does_not_freeze_the_page(
+    site: ConsoleSite, browser: Any, busy_broker: RunningBroker
+) -> None:
+    with Page(browser, site) as shown:
+        busy_broker.client.admin.create_topic("Flood", 1)
+        shown.page.goto(f"{site.url}{ROOT}/topics/Flood/live")
+        status = "document.querySelector('ob-tail [role=status]').textContent"
+        shown.page.wait_for_function(f"() => {status}.includes('0 seen')")
+        shown.page.evaluate(WATCH_FRAMES)
+        sent, began = 0, time.monotonic()
+        while time.monotonic() < began + FLOOD_SECONDS:
+            busy_broker.client.send_batch("Flood", ["x" * 100] * FLOOD_BATCH)
+            sent += FLOOD_BATCH
+            time.sleep(max(0.0, began + sent / FLOOD_RATE - time.monotonic()))
+        shown.page.wait_for_function(f"() => {status}.includes('dropped')")
+        shown.page.get_by_role("button", name="Pause").click()
+        assert shown.page.evaluate("window.longestFrameMs") < FRAME_MS_MAX
+        assert shown.page.locator("ob-tail tbody tr").count() <= 1000
+
+
+def test_last_message_to_a_topic_is_remembered(busy_broker: RunningBroker, browser: Any, tmp_path: Path) -> None:
+    with ConsoleSite(options_of(busy_broker, tmp_path, may_write=True)) as site, Page(browser, site) as shown:
+        shown.page.goto(site.facts["sign-in"])
+        for remembered in ("", "once more"):
+            shown.page.goto(f"{site.url}{ROOT}/topics/Orders/send")
+            assert shown.page.locator("textarea[name=body]").input_value() == remembered
+            shown.page.locator("textarea[name=body]").fill("once more")
+            shown.page.get_by_role("button", name="Show the plan").press("Enter")
+            shown.page.wait_for_selector("table.plan")

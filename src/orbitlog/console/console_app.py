@@ -11,12 +11,16 @@ from starlette.routing import Route
 from orbitlog.console.console_state import Console
 from orbitlog.console.session.visitor_guard import Application, VisitorGuard
 from orbitlog.console.views.answers import ConsoleError
+from orbitlog.console.web.change_routes import ChangeRoutes
+from orbitlog.console.web.change_table import CHANGES
 from orbitlog.console.web.endpoint_routes import EndpointRoutes
 from orbitlog.console.web.endpoint_table import ENDPOINTS
 from orbitlog.console.web.error_answers import ProblemDetail, json_problem, problem_of, unexpected_problem, wants_json
 from orbitlog.console.web.find_message import FindMessage
+from orbitlog.console.web.job_routes import JobRoutes
 from orbitlog.console.web.page_rendering import PageRenderer
 from orbitlog.console.web.sign_in import SignIn
+from orbitlog.console.web.sql_routes import SqlRoutes
 from orbitlog.console.web.static_assets import StaticAssets
 from orbitlog.console.web.tail_stream import TailStream
 from orbitlog.errors import OrbitlogError
@@ -32,7 +36,10 @@ def create_app(console: Console) -> Application:
         *SignIn(console, renderer).routes(),
         *TailStream(console).routes(),
         *FindMessage(console, renderer).routes(),
-        *EndpointRoutes(console, renderer, ENDPOINTS).routes(),
+        *JobRoutes(console).routes(),
+        *SqlRoutes(console, renderer).routes(),
+        *EndpointRoutes(console, renderer, ENDPOINTS, CHANGES).routes(),
+        *ChangeRoutes(console, renderer, CHANGES).routes(),
     ]
     app = Starlette(
         routes=routes,

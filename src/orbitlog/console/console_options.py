@@ -22,6 +22,12 @@ class ClusterChoice:
     address: str
     credentials: Credentials | None = field(default=None, repr=False)
     tls: Tls | None = None
+    context: str = ""  # its name in the user's contexts, if it has one
+
+    @property
+    def has_identity(self) -> bool:
+        """Return whether brokers know who connects: by credentials, or by a client certificate."""
+        return self.credentials is not None or (self.tls is not None and bool(self.tls.cert_file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,8 @@ class ConsoleOptions:
     clusters: tuple[ClusterChoice, ...] = ()
     stores: Mapping[str, Path] = field(default_factory=dict)
     may_write: bool = False
+    allows_sql: bool = False
+    hides_bodies: bool = False  # from viewers
     public_url: str = ""
     requests_per_second: float = 20.0
     request_burst: int = 60

@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 import uvicorn
 
 from orbitlog.console.console_app import create_app
 from orbitlog.console.console_options import ConsoleOptions
 from orbitlog.console.console_state import Console
+from orbitlog.console.session.bounded_connections import CONNECTIONS_MAX, OpenConnections
 from orbitlog.errors import OrbitlogError
 
-_CONNECTIONS_MAX = 500
 _HEADER_BYTES_MAX = 32 * 1024
 _SHUTDOWN_SECONDS = 2
 _BACKLOG = 128
@@ -33,6 +34,7 @@ class ConsoleServer:
 
     def __init__(self, options: ConsoleOptions) -> None:
         self.console = Console(options)
+        self.connections = OpenConnections()
         self._options = options
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -42,14 +44,14 @@ class ConsoleServer:
         await self.console.start()
         config = uvicorn.Config(
             create_app(self.console),
-            http="h11",
+            http=cast(type[asyncio.Protocol], self.connections.factory),  # called once for each connection
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,  # any local process could forge its address
-            limit_concurrency=_CONNECTIONS_MAX,
+            limit_concurrency=2 * CONNECTIONS_MAX,
             h11_max_incomplete_event_size=_HEADER_BYTES_MAX,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
@@ -62,7 +64,8 @@ class ConsoleServer:
         host, port = listener.getsockname()[:2]
         base = self._options.public_url.rstrip("/") or f"http://{_joined(_reachable(host), port)}"
         facts = {"console": f"{base}/"}
-        if self.console.is_open and self._options.may_write:
+        has_more = self._options.may_write or self._options.allows_sql or not self.console.is_open
+        if self.console.takes_token and has_more:
             facts["sign-in"] = f"{base}/sign-in?token={self.console.one_time_token.text}"
         return facts
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from contextlib import AsyncExitStack
 
+from orbitlog.console.changes.plan_ledger import PlanLedger
 from orbitlog.console.console_options import ConsoleOptions
 from orbitlog.console.session.console_audit import ConsoleAudit
 from orbitlog.console.session.console_sessions import OneTimeToken, Sessions
 from orbitlog.console.session.console_users import UserFile
 from orbitlog.console.session.request_limits import FailedSignIns, RequestRate
 from orbitlog.console.sources.cluster_source import ClusterSource, wall_clock_ms
+from orbitlog.console.work.background_jobs import BackgroundJobs
 from orbitlog.errors import ClientError
 from orbitlog.settings.listen_exposure import is_exposed
 
@@ -27,6 +29,8 @@ class Console:
         self.rate = RequestRate(options.requests_per_second, options.request_burst, time.monotonic)
         self.audit = ConsoleAudit(options.data_directory, wall_clock_ms)
         self.one_time_token = OneTimeToken()
+        self.plans = PlanLedger(time.monotonic)
+        self.jobs = BackgroundJobs(wall_clock_ms)
         self._running = AsyncExitStack()
         self._is_exposed = is_exposed(options.host)
         if self._is_exposed and not self.users.users():
@@ -36,9 +40,17 @@ class Console:
             )
 
     @property
-    def is_open(self) -> bool:
-        """Return whether visitors may read without signing in: on loopback, without users."""
+    def takes_token(self) -> bool:
+        """Return whether the one-time token signs an admin in: on loopback, without users."""
         return not self._is_exposed and not self.users.users()
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether visitors may read without signing in: on loopback, without users and without an identity.
+
+        With credentials or a client certificate, every account of this machine could use those of the operator.
+        """
+        return self.takes_token and not any(choice.has_identity for choice in self.options.clusters)
 
     @property
     def now_ms(self) -> int:
@@ -48,6 +60,7 @@ class Console:
         for source in self.clusters.values():
             self._running.push_async_callback(source.close)
             await source.start()
+        self._running.push_async_callback(self.jobs.close)  # before the connections that jobs use
 
     async def close(self) -> None:
         await self._running.aclose()

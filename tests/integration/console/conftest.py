@@ -20,13 +20,17 @@ EVIL = "<script>alert(1)</script>"
 def busy_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     """A broker with the topic Orders, of which group billing has consumed two messages a queue."""
     with RunningBroker(tmp_path_factory.mktemp("console") / "store") as broker:
-        client = broker.client
-        client.admin.create_topic("Orders", QUEUES)
-        for number in range(ORDERS):
-            client.send("Orders", f"{EVIL} {number}", keys=[f"k{number}"], tags="new", properties={"note": f'"{EVIL}'})
-        client.admin.create_group(GroupConfig("billing"))
-        client.admin.reset_offsets("billing", "Orders", CONSUMED // QUEUES)
+        add_orders(broker)
         yield broker
+
+
+def add_orders(broker: RunningBroker) -> None:
+    client = broker.client
+    client.admin.create_topic("Orders", QUEUES)
+    for number in range(ORDERS):
+        client.send("Orders", f"{EVIL} {number}", keys=[f"k{number}"], tags="new", properties={"note": f'"{EVIL}'})
+    client.admin.create_group(GroupConfig("billing"))
+    client.admin.reset_offsets("billing", "Orders", CONSUMED // QUEUES)
 
 
 def options_of(broker: RunningBroker, directory: Path, **changes: object) -> ConsoleOptions:

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from orbitlog.console.console_options import ClusterChoice
 from orbitlog.console.session.console_roles import Role
 from orbitlog.console.session.console_users import UserFile
 from orbitlog.testing.running_broker import RunningBroker
@@ -119,6 +120,28 @@ def test_one_time_address_works_once(busy_broker: RunningBroker, tmp_path: Path)
         assert "local admin" in site.get(f"{ROOT}/overview").text
         site.cookie = ""
         assert site.get(f"{address.path}?{address.query}").status == 403
+
+
+def test_console_with_credentials_shows_nothing_without_its_one_time_address(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", secured=True) as broker:
+        broker.client.send("Orders", "confidential", keys=["k"])
+        choice = ClusterChoice("shop", broker.address, broker.credentials, broker.tls)
+        with ConsoleSite(options_of(broker, tmp_path / "data", clusters=(choice,))) as site:
+            for path in (f"{ROOT}/overview", f"{ROOT}/topics", f"{ROOT}/topics/Orders", f"{ROOT}/settings"):
+                assert site.get(path).headers["location"] == "/sign-in", path
+            for path in (
+                "clusters",
+                "clusters/shop/topics",
+                "clusters/shop/topics/Orders",
+                "clusters/shop/topics/Orders/tail",
+            ):
+                reply = site.get(f"/api/v1/{path}")
+                assert reply.status == 401 and "Orders" not in reply.text, path
+            assert "sign-in address that it printed" in site.get("/sign-in").text
+            address = urlsplit(site.facts["sign-in"])
+            assert site.get(f"{address.path}?{address.query}").status == 303
+            assert "Orders" in site.get(f"{ROOT}/topics").text
+            assert site.get(f"{ROOT}/topics").headers.get("location") is None
 
 
 def test_large_requests_are_refused(locked_site: ConsoleSite) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
+from orbitlog.console.session.console_roles import Role
+from orbitlog.console.session.console_users import UserFile
 from orbitlog.testing.running_broker import RunningBroker
-from tests.integration.console.conftest import EVIL, ORDERS
+from tests.integration.console.conftest import EVIL, ORDERS, options_of
 from tests.support.console_site import ConsoleSite
 
 ROOT = "/clusters/shop"
@@ -127,3 +130,45 @@ def test_tail_streams_new_messages_that_match(site: ConsoleSite, busy_broker: Ru
     connection.close()
     assert [row["preview"] for row in found["messages"]] == ["the wanted one"]
     assert found["dropped"] == 0 and found["seen"] >= 2
+
+
+def test_pages_of_messages_contain_each_one_and_end(site: ConsoleSite) -> None:
+    for start in ("", "since=-1h&", "tags=new&"):
+        seen: dict[str, None] = {}
+        query = f"{start}limit=7"
+        for _ in range(ORDERS + 2):
+            answer = listed(site, query)
+            seen |= {row["keys"]: None for row in answer["items"]}
+            if not answer["more"]:
+                break
+            kept = start if "since" not in answer["more"] else ""
+            query = f"{kept}limit=7&" + urlencode(answer["more"])
+        assert len(seen) == ORDERS and not answer["more"], start
+        wanted = [f"k{number}" for number in range(ORDERS)]
+        assert list(seen) == (wanted if "since" in start else wanted[::-1]), start
+
+
+def test_empty_fields_of_the_form_count_as_left_out(site: ConsoleSite) -> None:
+    form = f"{MESSAGES}?tags=new&key=&property=&text=&since=&until=&queue=&offset="
+    assert site.get(form).status == 200
+    assert len(listed(site, "tags=new&queue=&offset=&limit=200")["items"]) == ORDERS
+
+
+def test_viewers_see_and_search_no_bodies_if_these_are_hidden(busy_broker: RunningBroker, tmp_path: Path) -> None:
+    users = UserFile(tmp_path)
+    for role in (Role.VIEWER, Role.OPERATOR):
+        users.put(role.word, role, "correct horse battery")
+    with ConsoleSite(options_of(busy_broker, tmp_path, hides_bodies=True)) as site:
+        for role, sees in ((Role.VIEWER, False), (Role.OPERATOR, True)):
+            assert site.post("/sign-in", {"name": role.word, "password": "correct horse battery"}).status == 303
+            message = listed(site, "limit=1")["items"][0]
+            detail = site.api(f"{ROOT}/messages/{message['offsetMsgId']}?topic=Orders")["detail"]
+            page = site.get(f"{ROOT}/messages/{message['offsetMsgId']}?topic=Orders").text
+            assert ("alert(1)" in message["preview"]) is sees and ("alert(1)" in page) is sees
+            assert bool(detail["properties"]) is sees and bool(detail["body"]["hex"]) is sees
+            for query in ("text=a", "property=note"):
+                assert site.get(f"/api/v1{MESSAGES}?{query}").status == (200 if sees else 403), query
+                if not sees:  # otherwise the stream has no end
+                    assert site.get(f"/api/v1{ROOT}/topics/Orders/tail?{query}").status == 403, query
+            assert site.get(f"/api/v1{ROOT}/dead-letters/billing?text=a").status == (200 if sees else 403)
+            site.cookie = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -125,3 +127,28 @@ def test_stores_need_an_administrator_if_there_are_users(tmp_path: Path, golden_
         assert site.get("/api/v1/stores").status == 403
         site.post("/sign-in", {"name": "anna", "password": "long enough"})
         assert site.get("/api/v1/stores").status == 200
+
+
+def test_damaged_store_is_repaired_after_a_plan(
+    tmp_path: Path, golden_497: GoldenStore, golden_copy: Callable[[GoldenStore], GoldenStore]
+) -> None:
+    golden = golden_copy(golden_497)
+    segment = sorted((golden.store / "commitlog").iterdir())[0]
+    with segment.open("r+b") as file:
+        file.seek(400)
+        file.write(b"\xff" * 8)
+    damaged = segment.read_bytes()
+    writing = dataclasses.replace(options(tmp_path, golden.store), may_write=True)
+    with ConsoleSite(writing) as site:
+        name = quote(names(site)[0])
+        csrf = site.sign_in_locally()
+        planned = site.change("POST", f"/stores/{name}/repairs?plan=true", csrf, {}).json
+        assert planned["lines"] and planned["target"] == names(site)[0]
+        assert segment.read_bytes() == damaged
+        query = f"planId={planned['planId']}&confirm={quote(planned['confirm'])}"
+        job = site.change("POST", f"/stores/{name}/repairs?{query}", csrf, {}).json["job"]
+        deadline = time.monotonic() + 120
+        while not site.api(f"/jobs/{job}")["isFinished"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert site.api(f"/jobs/{job}")["job"]["note"] == "sound"
+        assert segment.read_bytes() != damaged

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from orbitlog.console.explorer.store_reading import store_files, store_path
 from orbitlog.console.views.answers import Answer
-from orbitlog.doctor.explanation import Explanation, explain
 from orbitlog.errors import FormatError, OrbitlogError
 from orbitlog.formats.derived.checkpoint import CHECKPOINT, decode_checkpoint
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_files import StoreFiles
+
+if TYPE_CHECKING:
+    from orbitlog.doctor.explanation import Explanation
 
 _ENTRIES_MAX = 500
 
@@ -90,6 +92,8 @@ def _store_row(stores: dict[str, Path], name: str) -> StoreRow:
 
 def show_store(stores: dict[str, Path], name: str) -> StoreAnswer:
     """Return what a store is; parts that cannot be read are listed as problems."""
+    from orbitlog.doctor.explanation import explain  # loads numba, 80 MB that a console without stores does not need
+
     path = store_path(stores, name)
     found = store_files(stores, name)
     problems: list[str] = []

@@ -18,6 +18,7 @@ from orbitlog.client.admin.broker_admin import BrokerAdmin
 from orbitlog.client.admin.group_admin import GroupAdmin
 from orbitlog.console.console_options import ClusterChoice
 from orbitlog.console.sources.cluster_sample import BrokerSample, ClusterSample, NameServerSample, Part
+from orbitlog.console.sources.group_progress import GroupProgress
 from orbitlog.console.sources.lag_history import LagHistory
 from orbitlog.console.sources.server_problems import problem_sentence
 from orbitlog.console.sources.topic_ends import TopicEnds
@@ -51,6 +52,7 @@ class ClusterSource:
         self.name = choice.name
         self.address = choice.address
         self.history = LagHistory()
+        self.progress = GroupProgress()
         self._choice = choice
         self._now_ms = now_ms
         self._running = AsyncExitStack()
@@ -175,6 +177,7 @@ class ClusterSource:
         )
         assert self._ends is not None
         self._sample = ClusterSample(self._now_ms(), tuple(name_servers), tuple(brokers), self._ends.parts)
+        self.progress.add(self._sample)
 
     async def _read_name_server(self, address: str) -> NameServerSample:
         earlier = self._earlier_name_server(address)

@@ -1,6 +1,7 @@
 // @ts-check
 // Keys, theme, pause of live updates, and the notice when the console does not answer.
 import "./chart.js";
+import "./heat.js";
 import "./tail.js";
 
 const KEYS_OFF = "orbitlog-keys-off";
@@ -41,6 +42,22 @@ function showLost(isLost) {
 }
 document.addEventListener("htmx:error", () => showLost(true));
 document.addEventListener("htmx:after:request", () => showLost(false));
+
+// The last message sent to a topic, for this tab only
+const form = document.querySelector("form[data-remember]");
+if (form instanceof HTMLFormElement) {
+  const name = `orbitlog-form ${form.dataset.remember}`;
+  const fields = () => /** @type {(HTMLInputElement | HTMLTextAreaElement)[]} */ ([...form.querySelectorAll("input:not([type=hidden]), textarea")]);
+  try {
+    const last = JSON.parse(sessionStorage.getItem(name) ?? "{}");
+    if (fields().every((field) => field.value === field.defaultValue && (field.value === "" || field.value === "0"))) {
+      for (const field of fields()) if (typeof last[field.name] === "string") field.value = last[field.name];
+    }
+    form.addEventListener("submit", () => {
+      sessionStorage.setItem(name, JSON.stringify(Object.fromEntries(fields().map((field) => [field.name, field.value]))));
+    });
+  } catch { /* storage is switched off, or full */ }
+}
 
 // Help
 const help = document.getElementById("help");

@@ -12,6 +12,7 @@ from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.sources.lag_history import broker_rate
 from orbitlog.console.sources.server_problems import problem_sentence
 from orbitlog.console.views.answers import Answer, ConsoleError, Listing, Missing, missing_parts
+from orbitlog.console.views.broker_parts import ReplicationPart, UserRow, read_replication, read_users
 from orbitlog.errors import OrbitlogError
 from orbitlog.settings.secret_settings import shown_settings
 
@@ -79,10 +80,12 @@ class SettingsAnswer(Answer, kw_only=True):
 
 
 class RuntimeAnswer(Answer, kw_only=True):
-    """All run-time numbers of one broker, as it prints them."""
+    """All run-time numbers of one broker, as it prints them; its replication, and for admins its users."""
 
     broker: BrokerRow
     numbers: dict[str, str]
+    replication: ReplicationPart | None
+    users: list[UserRow] | None
 
 
 async def list_brokers(source: ClusterSource) -> BrokerListing:
@@ -99,10 +102,16 @@ async def list_brokers(source: ClusterSource) -> BrokerListing:
     )
 
 
-async def show_broker(source: ClusterSource, address: str) -> RuntimeAnswer:
+async def show_broker(source: ClusterSource, address: str, *, with_users: bool) -> RuntimeAnswer:
     sample = await source.sample()
     broker = known_broker(sample, address)
-    return RuntimeAnswer(broker=broker_row(broker), numbers=dict(sorted((broker.runtime.value or {}).items())))
+    answers = broker.runtime.problem is None
+    return RuntimeAnswer(
+        broker=broker_row(broker),
+        numbers=dict(sorted((broker.runtime.value or {}).items())),
+        replication=await read_replication(source, broker.address) if answers else None,
+        users=await read_users(source, broker.address) if answers and with_users else None,
+    )
 
 
 def known_broker(sample: ClusterSample, address: str) -> BrokerSample:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from orbitlog.client.connection.running_info import RunningInfo
 from orbitlog.console.sources.cluster_sample import BrokerSample, ClusterSample
 from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.sources.server_problems import problem_sentence
@@ -17,6 +18,7 @@ from orbitlog.wire.codes import ResponseCode
 
 _MEMBERS_ASKED_MAX = 16
 _OWNER_SECONDS = 2.0
+_MODES = {"CONSUME_PASSIVELY": "push", "CONSUME_ACTIVELY": "pull", "CONSUME_POP": "pop"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ async def read_members(source: ClusterSource, sample: ClusterSample, group: str)
             clients.setdefault(client.client_id, (client, []))[1].append(broker.name)
         subscriptions |= answer.subscriptions
         if answer.connections:
-            mode = ", ".join(word for word in (answer.message_model, answer.consume_type) if word).lower()
+            how = _MODES.get(answer.consume_type or "", answer.consume_type)
+            mode = ", ".join(word for word in (how, answer.message_model) if word).lower()
     return Membership(clients, subscriptions, mode, problem)
 
 
@@ -64,19 +67,50 @@ async def _connections(source: ClusterSource, broker: BrokerSample, group: str) 
         return problem_sentence(error)
 
 
-async def read_owners(source: ClusterSource, group: str, membership: Membership) -> dict[MessageQueue, str]:
-    """Return the member that consumes each queue, as members themselves report; unknown ones are left out."""
+@dataclass(frozen=True)
+class Reported:
+    """What members report themselves: the owner of each queue, and subscriptions that differ, as sentences."""
 
-    async def queues(client_id: str) -> dict[MessageQueue, str]:
+    owners: Mapping[MessageQueue, str]
+    differences: list[str]
+
+
+async def read_reported(source: ClusterSource, group: str, membership: Membership) -> Reported:
+    """Ask members for their queues and subscriptions; members that do not answer are left out.
+
+    Brokers keep one subscription for a group, that of the last heartbeat: only members know of differences.
+    """
+
+    async def info(client_id: str) -> RunningInfo | None:
         try:
             async with asyncio.timeout(_OWNER_SECONDS):
-                info = await source.groups.running_info(group, client_id)
+                return await source.groups.running_info(group, client_id)
         except (OrbitlogError, TimeoutError):
-            return {}
-        return {queue: client_id for queue, feed in info.queues.items() if not feed.is_dropped}
+            return None
 
     asked = list(membership.clients)[:_MEMBERS_ASKED_MAX]
+    answers = dict(zip(asked, await asyncio.gather(*(info(client_id) for client_id in asked)), strict=True))
     owners: dict[MessageQueue, str] = {}
-    for found in await asyncio.gather(*(queues(client_id) for client_id in asked)):
-        owners |= found
-    return owners
+    subscriptions: dict[str, dict[str, str]] = {}
+    for client_id, answer in answers.items():
+        if answer is None:
+            continue
+        owners |= {queue: client_id for queue, feed in answer.queues.items() if not feed.is_dropped}
+        subscriptions[client_id] = {data.topic: data.expression for data in answer.subscriptions if data.topic}
+    return Reported(owners, different_subscriptions(subscriptions))
+
+
+def different_subscriptions(subscriptions: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return a sentence for each topic that members subscribe to differently; `subscriptions` are by client id."""
+    sentences = []
+    for topic in sorted({topic for found in subscriptions.values() for topic in found}):
+        members: dict[str, list[str]] = {}
+        for client_id, found in sorted(subscriptions.items()):
+            members.setdefault(found.get(topic, ""), []).append(client_id)
+        if len(members) > 1:
+            parts = (
+                f"{', '.join(clients)} {f'reads {expression}' if expression else 'does not subscribe to it'}"
+                for expression, clients in sorted(members.items())
+            )
+            sentences.append(f"{topic}: {'; '.join(parts)}")
+    return sentences

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -12,7 +12,7 @@ from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.sources.group_lag import group_lag
 from orbitlog.console.sources.server_problems import problem_sentence
 from orbitlog.console.views.answers import Answer, ConsoleError, Listing, ListQuery, Missing, missing_parts
-from orbitlog.console.views.group_members import Membership, read_members, read_owners
+from orbitlog.console.views.group_members import Membership, read_members, read_reported
 from orbitlog.console.views.list_selection import select
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
@@ -21,10 +21,12 @@ from orbitlog.formats.tables.group_config import GroupConfig
 from orbitlog.wire.admin_headers import ConsumeStatsRequest, TopicGroupRequest
 from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.bodies.queue_bodies import ConsumeOffset, ConsumeStats, ConsumeTimeSpans
+from orbitlog.wire.client_versions import version_name
 from orbitlog.wire.codes import RequestCode
 
-COLUMNS = ("group", "lag", "topics", "members", "state", "deadLetters")
+COLUMNS = ("group", "lag", "topics", "consumedPerSecond", "deadLetters")
 _SECONDS = 5.0
+_QUIET_MIN_MS = 30_000
 
 
 class GroupRow(Answer, kw_only=True):
@@ -36,6 +38,8 @@ class GroupRow(Answer, kw_only=True):
     topics: int
     topic_names: list[str]
     lag: int | None = None
+    behind_ms: int | None = None
+    consumed_per_second: float | None = None
     dead_letters: int | None = None
     as_of: int
     unknown: dict[str, str] = msgspec.field(default_factory=dict)
@@ -102,6 +106,8 @@ class GroupAnswer(Answer, kw_only=True):
     queues: list[GroupQueueRow]
     members: list[MemberRow]
     subscriptions: list[SubscriptionRow]
+    own_topics: list[str]
+    differences: list[str]
     mode: str | None
     settings: list[GroupSettingRow]
     dead_letters: int | None
@@ -110,12 +116,13 @@ class GroupAnswer(Answer, kw_only=True):
     unknown: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-async def list_groups(source: ClusterSource, query: ListQuery) -> GroupListing:
-    """Return one page of groups. Members are asked for the groups of this page only."""
+async def list_groups(source: ClusterSource, query: ListQuery, stuck_after_seconds: float) -> GroupListing:
+    """Return one page of groups. Members and the age of unread messages are asked for this page only."""
     sample = await source.sample()
     shown = [group for group in sorted(sample.group_names) if query.system or not names.is_system_group(group)]
-    chosen = select([_row(sample, group) for group in shown], query, COLUMNS, "-lag")
+    chosen = select([_row(source, sample, group) for group in shown], query, COLUMNS, "-lag")
     members = await asyncio.gather(*(read_members(source, sample, row.group) for row in chosen.rows))
+    waits = await asyncio.gather(*(_row_wait(source, sample, row) for row in chosen.rows))
     problems = missing_parts(sample)
     return GroupListing(
         total=chosen.total,
@@ -123,12 +130,19 @@ async def list_groups(source: ClusterSource, query: ListQuery) -> GroupListing:
         as_of=sample.as_of_ms,
         complete=not problems,
         problems=problems,
-        items=[_with_members(sample, row, found) for row, found in zip(chosen.rows, members, strict=True)],
+        items=[
+            _completed(source, sample, row, found, waited, stuck_after_seconds)
+            for row, found, waited in zip(chosen.rows, members, waits, strict=True)
+        ],
         hidden=len(sample.group_names) - len(shown),
     )
 
 
-def _row(sample: ClusterSample, group: str) -> GroupRow:
+async def _row_wait(source: ClusterSource, sample: ClusterSample, row: GroupRow) -> int | None:
+    return (0 if row.lag == 0 else None) if not row.lag else await waited_ms(source, sample, row.group)
+
+
+def _row(source: ClusterSource, sample: ClusterSample, group: str) -> GroupRow:
     lag = group_lag(sample, group)
     letters, letters_reason = dead_letter_count(sample, group)
     unknown: dict[str, str] = {}
@@ -136,12 +150,16 @@ def _row(sample: ClusterSample, group: str) -> GroupRow:
         unknown["lag"] = str(lag.reason)
     if letters_reason is not None:
         unknown["deadLetters"] = letters_reason
+    rate = source.progress.rate(group)
+    if rate is None:
+        unknown["consumedPerSecond"] = "known after two samples, within ten seconds"
     return GroupRow(
         group=group,
         state="",
         topics=len(lag.topics),
         topic_names=list(lag.topics),
         lag=lag.lag,
+        consumed_per_second=rate,
         dead_letters=letters,
         as_of=sample.as_of_ms,
         unknown=unknown,
@@ -163,26 +181,37 @@ def dead_letter_count(sample: ClusterSample, group: str) -> tuple[int | None, st
     return total, None
 
 
-def _with_members(sample: ClusterSample, row: GroupRow, found: Membership) -> GroupRow:
+def _completed(  # noqa: PLR0917 - the parts of a row
+    source: ClusterSource,
+    sample: ClusterSample,
+    row: GroupRow,
+    found: Membership,
+    behind_ms: int | None,
+    stuck_after_seconds: float,
+) -> GroupRow:
     count = None if found.problem is not None else len(found.clients)
     unknown = dict(row.unknown)
     if found.problem is not None:
         unknown["members"] = found.problem
-    return GroupRow(
-        group=row.group,
-        state=state_of(configs_of(sample, row.group), count),
-        members=count,
-        topics=row.topics,
-        topic_names=row.topic_names,
-        lag=row.lag,
-        dead_letters=row.dead_letters,
-        as_of=row.as_of,
-        unknown=unknown,
-    )
+    if behind_ms is None:
+        unknown["behindMs"] = "no broker returned the age of the next message"
+    state = state_of(configs_of(sample, row.group), count)
+    if state == "running" and is_stuck(source, row.group, behind_ms, stuck_after_seconds):
+        state = "stuck"
+    return msgspec.structs.replace(row, state=state, members=count, behind_ms=behind_ms, unknown=unknown)
+
+
+def is_stuck(source: ClusterSource, group: str, waited: int | None, stuck_after_seconds: float) -> bool:
+    """Return whether a group with members consumes nothing while its next message waits.
+
+    A group that is slow, but commits, is not stuck. A console that has just started watches for `_QUIET_MIN_MS`.
+    """
+    limit_ms = stuck_after_seconds * 1000
+    return waited is not None and waited >= limit_ms and source.progress.quiet_ms(group) >= min(limit_ms, _QUIET_MIN_MS)
 
 
 def state_of(configs: Iterable[tuple[BrokerSample, GroupConfig]], members: int | None) -> str:
-    """Return one word: off, running, no members, or unknown."""
+    """Return one word: off, running, no members, or unknown; whether a group is stuck is another question."""
     configured = list(configs)
     if configured and not any(config.consume_enabled for _, config in configured):
         return "off"
@@ -198,7 +227,7 @@ def configs_of(sample: ClusterSample, group: str) -> Iterable[tuple[BrokerSample
             yield broker, config
 
 
-async def show_group(source: ClusterSource, group: str) -> GroupAnswer:
+async def show_group(source: ClusterSource, group: str, stuck_after_seconds: float) -> GroupAnswer:
     """Return one group; its progress is read from every broker now."""
     sample = await source.sample()
     if group not in sample.group_names:
@@ -213,16 +242,20 @@ async def show_group(source: ClusterSource, group: str) -> GroupAnswer:
     offsets = {queue: entry for table in tables for queue, entry in table.offsets.items()}
     membership = await read_members(source, sample, group)
     behind = await _behind(source, masters, group, {queue.topic for queue in offsets})
-    owners = await read_owners(source, group, membership)
-    rows = [_queue_row(queue, entry, behind, owners) for queue, entry in sorted(offsets.items())]
+    reported = await read_reported(source, group, membership)
+    rows = [_queue_row(queue, entry, behind, reported.owners) for queue, entry in sorted(offsets.items())]
     is_complete = len(tables) == len(masters) and bool(masters)
     letters, letters_reason = dead_letter_count(sample, group)
     members = None if membership.problem is not None else len(membership.clients)
+    waited = max((row.behind_ms for row in rows if row.behind_ms is not None), default=None)
+    state = state_of(configs_of(sample, group), members)
+    if state == "running" and is_stuck(source, group, waited, stuck_after_seconds):
+        state = "stuck"
     return GroupAnswer(
         group=group,
-        state=state_of(configs_of(sample, group), members),
+        state=state,
         lag=sum(row.lag for row in rows) if is_complete else None,
-        behind_ms=max((row.behind_ms for row in rows if row.behind_ms is not None), default=None),
+        behind_ms=waited,
         consumed_per_second=sum(table.consume_tps for table in tables) if is_complete else None,
         queues=rows,
         members=[
@@ -230,7 +263,7 @@ async def show_group(source: ClusterSource, group: str) -> GroupAnswer:
                 client_id=client.client_id,
                 address=client.client_address,
                 language=client.language,
-                version=str(client.version),
+                version=version_name(client.version),
                 brokers=brokers,
             )
             for client, brokers in membership.clients.values()
@@ -239,6 +272,8 @@ async def show_group(source: ClusterSource, group: str) -> GroupAnswer:
             SubscriptionRow(topic=data.topic, expression=data.expression, kind=data.expression_type)
             for data in membership.subscriptions.values()
         ],
+        own_topics=sorted({row.topic for row in rows if not row.topic.startswith(names.RETRY_PREFIX)}),
+        differences=reported.differences,
         mode=membership.mode,
         settings=[_setting(broker, config) for broker, config in configs_of(sample, group)],
         dead_letters=letters,
@@ -287,7 +322,7 @@ async def waited_ms(source: ClusterSource, sample: ClusterSample, group: str) ->
 
 
 def _queue_row(
-    queue: MessageQueue, entry: ConsumeOffset, behind: dict[MessageQueue, int], owners: dict[MessageQueue, str]
+    queue: MessageQueue, entry: ConsumeOffset, behind: Mapping[MessageQueue, int], owners: Mapping[MessageQueue, str]
 ) -> GroupQueueRow:
     lag = max(0, entry.broker_queue_offset - entry.consumer_queue_offset)
     return GroupQueueRow(

@@ -23,9 +23,13 @@ from orbitlog.console.views.topic_view import groups_of
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
 from orbitlog.formats.java import string_hash
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties as props
+from orbitlog.wire.trace_records import PUB, SUB_BEFORE, TraceRecord
 
 GROUPS_MAX = 20
+_CONTEXT_PROPERTIES = ("traceparent", "TRACE_CONTEXT")
+_CONTEXT_PARTS = 4  # version, trace id, span id, flags
 DONE, WAITING, FAILED, UNKNOWN, NONE = "done", "waiting", "failed", "unknown", "none"
 
 
@@ -66,6 +70,7 @@ async def show_message(source: ClusterSource, message_id: str, topic: str) -> Jo
     for group in groups[:GROUPS_MAX]:
         stages += await _offered(source, sample, broker, message, group)
     stages += await _traced(source, message)
+    stages += _context(message)
     return JourneyAnswer(
         detail=message_detail(message),
         stages=stages,
@@ -146,8 +151,11 @@ async def _progress(
     source: ClusterSource, sample: ClusterSample, broker: BrokerSample | None, message: Received, group: str
 ) -> JourneyStage:
     stored = message.stored
-    offsets = dict(broker.offsets_of_groups.get(group, ())) if broker is not None else {}
-    committed = offsets.get(stored.topic, {}).get(stored.queue_id)
+    queue = MessageQueue(stored.topic, message.broker_name, stored.queue_id)
+    try:
+        committed = None if broker is None else await source.groups.committed(broker.address, group, queue)
+    except OrbitlogError as error:
+        return JourneyStage(stage="group", state=UNKNOWN, sentence=problem_sentence(error), group=group)
     if committed is None:
         sentence = "no offset is committed for its queue"
         return JourneyStage(stage="group", state=UNKNOWN, sentence=sentence, group=group)
@@ -159,7 +167,9 @@ async def _progress(
             sentence = f"filtered out: the group subscribes to {subscription.expression if subscription else ''}"
             return JourneyStage(stage="group", state=DONE, sentence=sentence, group=group)
         return JourneyStage(stage="group", state=DONE, sentence=f"consumed: committed {committed}", group=group)
-    sentence = f"not consumed yet: {stored.queue_offset - committed} messages are before it"
+    before = stored.queue_offset - committed
+    place = "it is the next one" if not before else f"{before:,} message{'s' if before > 1 else ''} before it"
+    sentence = f"not consumed yet: {place}"
     return JourneyStage(stage="group", state=WAITING, sentence=sentence, group=group)
 
 
@@ -175,9 +185,24 @@ async def _traced(source: ClusterSource, message: Received) -> list[JourneyStage
         JourneyStage(
             stage="trace",
             state=DONE if record.success else FAILED,
-            sentence=f"{record.kind} in {record.cost_ms} ms",
+            sentence=_traced_step(record),
             at=record.timestamp_ms or None,
             group=record.group or None,
         )
         for record in records
     ]
+
+
+def _traced_step(record: TraceRecord) -> str:
+    if record.kind == SUB_BEFORE:
+        return "given to a consumer"
+    return f"{'sent' if record.kind == PUB else 'consumed'} in {record.cost_ms} ms"
+
+
+def _context(message: Received) -> list[JourneyStage]:
+    """Return the trace that an instrumented client put into the properties, if there is one."""
+    text = next((value for name in _CONTEXT_PROPERTIES if (value := message.properties.get(name))), None)
+    parts = (text or "").split("-")
+    if len(parts) != _CONTEXT_PARTS:
+        return []
+    return [JourneyStage(stage="trace", state=DONE, sentence=f"OpenTelemetry trace {parts[1]}, span {parts[2]}")]

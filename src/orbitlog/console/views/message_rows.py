@@ -48,6 +48,7 @@ class MessageBody(Answer, kw_only=True):
     hex: str
     is_cut: bool
     problem: str | None = None
+    hidden: str | None = None
 
 
 class MessageDetail(Answer, kw_only=True):
@@ -63,10 +64,7 @@ class MessageDetail(Answer, kw_only=True):
 
 def message_row(message: Received) -> MessageRow:
     stored = message.stored
-    try:
-        body: bytes | None = message.body
-    except FormatError:
-        body = None
+    body_length, start = body_start(message)
     return MessageRow(
         topic=stored.topic,
         broker=message.broker_name,
@@ -82,9 +80,18 @@ def message_row(message: Received) -> MessageRow:
         born_host=str(stored.born_host),
         store_host=str(stored.store_host),
         reconsume_times=stored.reconsume_times,
-        body_length=None if body is None else len(body),
-        preview="" if body is None else preview(body),
+        body_length=body_length,
+        preview=start,
     )
+
+
+def body_start(message: Received) -> tuple[int | None, str]:
+    """Return length and preview of a body; no length if it cannot be decompressed."""
+    try:
+        body = message.body
+    except FormatError:
+        return None, ""
+    return len(body), preview(body)
 
 
 def preview(body: bytes) -> str:

@@ -23,7 +23,10 @@ _KEY_MATCHES_MAX = 64
 
 
 class MessageListing(Answer, kw_only=True):
-    """Messages that match; `looked_at` of `in_range` were read, fewer than all if the budget ended."""
+    """Messages that match; `looked_at` of `in_range` were read, fewer than all if the budget ended.
+
+    `more` are the parameters that continue: repeated messages of one millisecond are possible, lost ones are not.
+    """
 
     topic: str
     items: list[MessageRow]
@@ -32,6 +35,7 @@ class MessageListing(Answer, kw_only=True):
     complete: bool
     how: str
     as_of: int
+    more: dict[str, str] = msgspec.field(default_factory=dict)
     problems: list[Missing] = msgspec.field(default_factory=list)
 
 
@@ -79,17 +83,25 @@ async def _by_reading(source: ClusterSource, sample: ClusterSample, topic: str, 
             problems.append(Missing(server=f"broker {queue.broker_name}", reason=problem_sentence(error)))
     share = max(query.limit, LOOKED_AT_MAX // max(len(ranges), 1)) if not wanted.is_empty else query.limit
     found: list[Received] = []
+    edges: list[int] = []  # where queues were left that have further messages
     looked_at, from_start = 0, bool(query.since) or query.offset >= 0
     for queue, start, end in ranges:
         first = start if from_start else max(start, end - share)
+        stop = min(end, first + share)
+        times: list[int] = []
         try:
-            async for message in inspection.walk(queue, first, min(end, first + share)):
+            async for message in inspection.walk(queue, first, stop):
                 looked_at += 1
+                times.append(message.stored.store_timestamp_ms)
                 if wanted.wants(message):
                     found.append(message)
         except OrbitlogError as error:
             problems.append(Missing(server=f"broker {queue.broker_name}", reason=problem_sentence(error)))
+        if times and (stop < end if from_start else first > start):
+            edges.append(times[-1] if from_start else times[0])
     found.sort(key=_stored_order, reverse=not from_start)
+    if len(found) > query.limit:
+        edges.append(found[query.limit - 1].stored.store_timestamp_ms)
     in_range = sum(end - start for _, start, end in ranges)
     return MessageListing(
         topic=topic,
@@ -99,8 +111,20 @@ async def _by_reading(source: ClusterSource, sample: ClusterSample, topic: str, 
         complete=looked_at >= in_range and len(found) <= query.limit and not problems,
         how="oldest first" if from_start else "newest first",
         as_of=source.now_ms,
+        more=_more(edges, since, until, from_start=from_start),
         problems=problems,
     )
+
+
+def _more(edges: list[int], since: int | None, until: int | None, *, from_start: bool) -> dict[str, str]:
+    """Return the parameters of the next page; a millisecond that fills a page alone is left, so that pages end."""
+    if not edges:
+        return {}
+    if from_start:
+        edge = min(edges)
+        return {"since": str(edge if since is None or edge > since else edge + 1)}
+    edge = max(edges)
+    return {"until": str(edge + 1 if until is None or edge + 1 < until else edge)}
 
 
 def _queues(sample: ClusterSample, topic: str, query: MessageQuery) -> list[tuple[BrokerQueue, str]]:

@@ -8,10 +8,11 @@ from orbitlog.console.sources.cluster_sample import ClusterSample
 from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.sources.group_lag import group_lag
 from orbitlog.console.sources.lag_history import total_rate
-from orbitlog.console.views.answers import Answer, Missing, missing_parts
+from orbitlog.console.views.answers import Answer, ListQuery, Missing, missing_parts
 from orbitlog.console.views.broker_view import BrokerRow, broker_row, name_server_rows
 from orbitlog.console.views.group_members import read_members
-from orbitlog.console.views.group_view import dead_letter_count, waited_ms
+from orbitlog.console.views.group_view import dead_letter_count, is_stuck, waited_ms
+from orbitlog.console.views.topic_view import shown_topics
 from orbitlog.formats import names
 
 DISK_WARNING, DISK_PROBLEM = 0.85, 0.90
@@ -86,7 +87,7 @@ async def overview(source: ClusterSource, stuck_after_seconds: float) -> Overvie
         findings=findings,
         brokers=len(rows),
         brokers_answering=sum(row.answers for row in rows),
-        topics=sum(not names.is_system_topic(topic) for topic in sample.topic_names),
+        topics=len(shown_topics(sample, ListQuery())),
         groups=len(groups),
         in_per_second=total_rate(sample, "putTps"),
         out_per_second=total_rate(sample, "getTransferredTps"),
@@ -153,7 +154,7 @@ def _letters(sample: ClusterSample, groups: list[str]) -> list[HealthFinding]:
     for group in groups:
         count, _ = dead_letter_count(sample, group)
         if count:
-            sentence = f"group {group} has {count} dead letter{'s' if count > 1 else ''}"
+            sentence = f"group {group} has {count:,} dead letter{'s' if count > 1 else ''}"
             findings.append(HealthFinding(severity="note", sentence=sentence, page="dead-letters", name=group))
     return findings
 
@@ -165,9 +166,15 @@ async def _stuck(
     if waited is None or waited < stuck_after_seconds * 1000:
         return []
     members = await read_members(source, sample, group)
-    since = f"its next message has waited for {waited // 60_000} min, {lag} messages are unread"
+    unread = f"{lag:,} message{' is' if lag == 1 else 's are'} unread"
+    wait = f"{waited // 60_000} min" if waited >= 60_000 else f"{waited // 1000} s"
+    since = f"its next message has waited for {wait}, {unread}"
     if members.clients:
-        sentence = f"group {group} is stuck: {since}, {len(members.clients)} members"
+        if not is_stuck(source, group, waited, stuck_after_seconds):
+            sentence = f"group {group} lags: {since}"
+            return [HealthFinding(severity="warning", sentence=sentence, page="groups", name=group)]
+        count = len(members.clients)
+        sentence = f"group {group} is stuck: {since}, its {count} member{'s' if count > 1 else ''} commit nothing"
         return [HealthFinding(severity="problem", sentence=sentence, page="groups", name=group)]
     sentence = f"group {group} has no members: {since}"
     return [HealthFinding(severity="warning", sentence=sentence, page="groups", name=group)]

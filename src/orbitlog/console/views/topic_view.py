@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -10,11 +11,14 @@ from orbitlog.console.sources.cluster_sample import BrokerSample, ClusterSample
 from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.views.answers import Answer, ConsoleError, Listing, ListQuery, Missing, missing_parts
 from orbitlog.console.views.list_selection import select
+from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.topic_config import TopicConfig
 
 COLUMNS = ("topic", "kind", "queues", "brokers", "messages", "inPerSecond", "groups", "lastWrite")
 _TYPE_ATTRIBUTE = "message.type"
+_OLDEST_ASKED_MAX = 64
 _PERMISSIONS = {6: "read, write", 4: "read", 2: "write", 7: "read, write, inherit"}
 
 
@@ -41,13 +45,14 @@ class TopicListing(Listing, kw_only=True):
 
 
 class QueueRow(Answer, kw_only=True):
-    """One queue of a topic."""
+    """One queue of a topic. `oldest` is the time of its first message, from which on messages are kept."""
 
     broker: str
     queue_id: int
     min_offset: int
     max_offset: int
     messages: int
+    oldest: int | None
     last_write: int | None
     as_of: int | None
 
@@ -196,7 +201,7 @@ async def show_topic(source: ClusterSource, topic: str) -> TopicAnswer:
         messages=row.messages,
         last_write=row.last_write,
         in_per_second=row.in_per_second,
-        queues=_queues(sample, topic),
+        queues=_queues(sample, topic, await _oldest(source, sample, topic)),
         groups=groups_of(sample, topic),
         settings=[_setting(broker, config) for broker, config in configs_of(sample, topic)],
         as_of=row.as_of or sample.as_of_ms,
@@ -204,7 +209,27 @@ async def show_topic(source: ClusterSource, topic: str) -> TopicAnswer:
     )
 
 
-def _queues(sample: ClusterSample, topic: str) -> list[QueueRow]:
+async def _oldest(source: ClusterSource, sample: ClusterSample, topic: str) -> dict[MessageQueue, int]:
+    """Ask for the time of the first message of each queue; those of very many queues stay unknown."""
+    asked = [
+        (broker.address, queue)
+        for broker, _ in configs_of(sample, topic)
+        if (part := sample.ends.get((broker.name, topic))) is not None and part.value is not None
+        for queue, bounds in part.value.offsets.items()
+        if bounds.max_queue_offset > bounds.min_queue_offset
+    ]
+
+    async def earliest(address: str, queue: MessageQueue) -> int:
+        try:
+            return await source.groups.earliest_time_ms(address, queue)
+        except OrbitlogError:
+            return -1
+
+    found = await asyncio.gather(*(earliest(address, queue) for address, queue in asked[:_OLDEST_ASKED_MAX]))
+    return {queue: time_ms for (_, queue), time_ms in zip(asked, found, strict=False) if time_ms > 0}
+
+
+def _queues(sample: ClusterSample, topic: str, oldest: Mapping[MessageQueue, int]) -> list[QueueRow]:
     rows = []
     for broker, _ in configs_of(sample, topic):
         part = sample.ends.get((broker.name, topic))
@@ -217,6 +242,7 @@ def _queues(sample: ClusterSample, topic: str) -> list[QueueRow]:
                     min_offset=first,
                     max_offset=bounds.max_queue_offset,
                     messages=max(0, bounds.max_queue_offset - first),
+                    oldest=oldest.get(queue),
                     last_write=bounds.last_update_timestamp_ms or None,
                     as_of=part.as_of_ms if part else None,
                 )

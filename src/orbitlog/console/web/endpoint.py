@@ -4,35 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
-from orbitlog.console.console_state import Console
-from orbitlog.console.session.console_roles import Role, Visitor
-from orbitlog.console.sources.cluster_source import ClusterSource
+from orbitlog.console.console_call import Call, require_role
+from orbitlog.console.session.console_roles import Role
 from orbitlog.console.views.answers import Answer, ConsoleError, NoQuery
 
 API_PREFIX = "/api/v1"
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One request: its visitor, the words of its path and its decoded parameters."""
-
-    console: Console
-    visitor: Visitor
-    path: Mapping[str, str]
-    query: Any
-
-    @property
-    def cluster(self) -> ClusterSource:
-        """The cluster that the path names; only configured ones exist."""
-        source = self.console.clusters.get(self.path["cluster"])
-        if source is None:
-            known = ", ".join(self.console.clusters) or "none"
-            raise ConsoleError(404, f"unknown cluster {self.path['cluster'][:80]!r}; this console has: {known}")
-        return source
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +37,19 @@ class Endpoint:
 
 async def run_endpoint(endpoint: Endpoint, call: Call) -> Answer:
     """Check the role, and return the answer; raise `ConsoleError` if the visitor may not have it."""
-    visitor = call.visitor
-    if visitor.role is Role.NONE:
-        raise ConsoleError(401, "sign in first")
     # Without users every visitor on this machine may read, also the stores that the start named.
-    needed = Role.VIEWER if endpoint.is_store and call.console.is_open else endpoint.role
-    if visitor.role < needed:
-        raise ConsoleError(403, f"this needs the role {needed.word}; you have the role {visitor.role.word}")
+    require_role(call.visitor, Role.VIEWER if endpoint.is_store and call.console.is_open else endpoint.role)
     return await endpoint.function(call)
 
 
 def decode_query(kind: type[NoQuery], parameters: Mapping[str, str]) -> NoQuery:
-    """Return the parameters of a request; raise `ConsoleError` for unknown or invalid ones."""
+    """Return the parameters of a request, empty ones as left out; raise `ConsoleError` for invalid ones."""
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     unknown = sorted(parameters.keys() - known)
     if unknown:
         allowed = ", ".join(sorted(known)) or "none"
         raise ConsoleError(400, f"unknown parameter {unknown[0][:80]!r}; parameters here: {allowed}")
     try:
-        return msgspec.convert(dict(parameters), kind, strict=False)
+        return msgspec.convert({name: text for name, text in parameters.items() if text}, kind, strict=False)
     except msgspec.ValidationError as error:
         raise ConsoleError(400, f"invalid parameter: {error}") from None

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from orbitlog.console.changes.planned_change import ChangeKind
+from orbitlog.console.console_call import Call
 from orbitlog.console.console_state import Console
 from orbitlog.console.session.visitor_guard import VISITOR
 from orbitlog.console.views.answers import Answer
-from orbitlog.console.web.endpoint import API_PREFIX, Call, Endpoint, decode_query, run_endpoint
+from orbitlog.console.web.endpoint import API_PREFIX, Endpoint, Handler, decode_query, run_endpoint
 from orbitlog.console.web.openapi import openapi_document
 from orbitlog.console.web.page_rendering import PageRenderer
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 class EndpointRoutes:
     """Builds the routes of a table of endpoints."""
 
-    def __init__(self, console: Console, renderer: PageRenderer, endpoints: tuple[Endpoint, ...]) -> None:
+    def __init__(
+        self,
+        console: Console,
+        renderer: PageRenderer,
+        endpoints: tuple[Endpoint, ...],
+        changes: tuple[ChangeKind, ...],
+    ) -> None:
         self._console = console
         self._renderer = renderer
         self._endpoints = endpoints
+        self._changes = changes if console.options.may_write else ()
 
     def routes(self) -> list[Route]:
         api = [Route(API_PREFIX + endpoint.path, self._json(endpoint)) for endpoint in self._endpoints]
@@ -74,10 +79,11 @@ class EndpointRoutes:
         return RedirectResponse("/stores" if cluster is None else f"/clusters/{cluster}/overview", 303)
 
     async def _openapi(self, request: Request) -> Response:
-        content = msgspec.json.encode(openapi_document(self._endpoints), order="sorted")
+        content = msgspec.json.encode(openapi_document(self._endpoints, self._changes), order="sorted")
         return Response(content, media_type="application/json")
 
     async def _api_page(self, request: Request) -> Response:
         table = sorted(self._endpoints, key=lambda endpoint: endpoint.path)
-        values = {"endpoints": table, "prefix": API_PREFIX}
+        changes = sorted(self._changes, key=lambda kind: (kind.path, kind.method))
+        values = {"endpoints": table, "changes": changes, "prefix": API_PREFIX}
         return self._renderer.page(request, "api.html", values, title="API", section="api")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from orbitlog.console.console_call import Call
+from orbitlog.console.session.console_roles import Role
 from orbitlog.console.views import (
     broker_view,
     group_view,
@@ -9,12 +11,16 @@ from orbitlog.console.views import (
     journey_view,
     message_view,
     overview_view,
+    topic_statistics,
     topic_view,
 )
 from orbitlog.console.views.answers import Answer, ListQuery
+from orbitlog.console.views.body_rights import refuse_body_search, without_body, without_previews
 from orbitlog.console.views.message_filter import FilterQuery, MessageQuery
-from orbitlog.console.web.endpoint import Call, Endpoint
+from orbitlog.console.web.endpoint import Endpoint
+from orbitlog.console.web.job_endpoints import JOB_ENDPOINTS
 from orbitlog.console.web.store_endpoints import STORE_ENDPOINTS
+from orbitlog.console.web.waiting_endpoints import WAITING_ENDPOINTS
 
 
 class ClusterRow(Answer, kw_only=True):
@@ -41,7 +47,15 @@ async def show_overview(call: Call) -> overview_view.OverviewAnswer:
 
 
 async def show_history(call: Call) -> history_view.HistoryAnswer:
-    return await history_view.show_history(call.cluster)
+    return await history_view.show_history(call.cluster, call.query)
+
+
+async def show_heat(call: Call) -> history_view.HeatAnswer:
+    return await history_view.show_heat(call.cluster, call.path["group"], call.query)
+
+
+async def show_statistics(call: Call) -> topic_statistics.StatisticsAnswer:
+    return await topic_statistics.show_statistics(call.cluster, call.path["topic"], call.query)
 
 
 async def list_brokers(call: Call) -> broker_view.BrokerListing:
@@ -49,7 +63,8 @@ async def list_brokers(call: Call) -> broker_view.BrokerListing:
 
 
 async def show_broker(call: Call) -> broker_view.RuntimeAnswer:
-    return await broker_view.show_broker(call.cluster, call.path["address"])
+    with_users = call.visitor.role is Role.ADMIN
+    return await broker_view.show_broker(call.cluster, call.path["address"], with_users=with_users)
 
 
 async def compare_settings(call: Call) -> broker_view.SettingsAnswer:
@@ -65,19 +80,25 @@ async def show_topic(call: Call) -> topic_view.TopicAnswer:
 
 
 async def list_groups(call: Call) -> group_view.GroupListing:
-    return await group_view.list_groups(call.cluster, call.query)
+    return await group_view.list_groups(call.cluster, call.query, call.console.options.stuck_after_seconds)
 
 
 async def show_group(call: Call) -> group_view.GroupAnswer:
-    return await group_view.show_group(call.cluster, call.path["group"])
+    return await group_view.show_group(call.cluster, call.path["group"], call.console.options.stuck_after_seconds)
 
 
 async def list_messages(call: Call) -> message_view.MessageListing:
-    return await message_view.list_messages(call.cluster, call.path["topic"], call.query)
+    if not call.may_view_bodies:
+        refuse_body_search(call.query)
+    answer = await message_view.list_messages(call.cluster, call.path["topic"], call.query)
+    if not call.may_view_bodies:
+        answer.items = without_previews(answer.items)
+    return answer
 
 
 async def show_message(call: Call) -> journey_view.JourneyAnswer:
-    return await journey_view.show_message(call.cluster, call.path["message"], call.query.topic)
+    answer = await journey_view.show_message(call.cluster, call.path["message"], call.query.topic)
+    return answer if call.may_view_bodies else without_body(answer)
 
 
 _CLUSTER = "/clusters/{cluster}"
@@ -99,6 +120,23 @@ CLUSTER_ENDPOINTS = (
         "Show rates and lags of the last hour.",
         history_view.HistoryAnswer,
         show_history,
+        query=history_view.RatesQuery,
+    ),
+    Endpoint(
+        f"{_CLUSTER}/groups/{{group}}/heat",
+        "showHeat",
+        "Show the lag of each queue of a group over time.",
+        history_view.HeatAnswer,
+        show_heat,
+        query=history_view.HistoryQuery,
+    ),
+    Endpoint(
+        f"{_CLUSTER}/topics/{{topic}}/statistics",
+        "showStatistics",
+        "Count the messages of a topic over time, in buckets whose width follows from the span.",
+        topic_statistics.StatisticsAnswer,
+        show_statistics,
+        query=topic_statistics.StatisticsQuery,
     ),
     Endpoint(
         f"{_CLUSTER}/brokers",
@@ -212,4 +250,10 @@ MESSAGE_ENDPOINTS = (
         is_live=False,
     ),
 )
-ENDPOINTS: tuple[Endpoint, ...] = (*CLUSTER_ENDPOINTS, *MESSAGE_ENDPOINTS, *STORE_ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *CLUSTER_ENDPOINTS,
+    *MESSAGE_ENDPOINTS,
+    *WAITING_ENDPOINTS,
+    *STORE_ENDPOINTS,
+    *JOB_ENDPOINTS,
+)

@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from orbitlog.console.console_call import Call
 from orbitlog.console.console_state import Console
 from orbitlog.console.session.console_roles import Role
 from orbitlog.console.session.visitor_guard import VISITOR
 from orbitlog.console.views.answers import ConsoleError, ListQuery
 from orbitlog.console.views.topic_view import shown_topics
-from orbitlog.console.web.endpoint import Call
 from orbitlog.console.web.page_rendering import PageRenderer
 
 _TOPICS_MAX = 500
@@ -27,7 +27,16 @@ class FindMessage:
         self._renderer = renderer
 
     def routes(self) -> list[Route]:
-        return [Route("/clusters/{cluster}/find", self._serve)]
+        return [Route("/clusters/{cluster}/find", self._serve), Route("/clusters/{cluster}/create", self._create)]
+
+    async def _create(self, request: Request) -> Response:
+        """Redirect to the form of a topic or group that is to be created."""
+        source = Call(self._console, request.scope[VISITOR], request.path_params, None).cluster
+        kind, name = request.query_params.get("kind", ""), request.query_params.get("name", "").strip()
+        if kind not in ("topics", "groups") or not name:
+            raise ConsoleError(400, "give `kind`, topics or groups, and `name`")
+        root = f"/clusters/{quote(source.name, safe='')}"
+        return RedirectResponse(f"{root}/{kind}/{quote(name[:255], safe='')}/change", 303)
 
     async def _serve(self, request: Request) -> Response:
         call = Call(self._console, request.scope[VISITOR], request.path_params, None)

@@ -36,6 +36,7 @@ class Frame:
     url: str
     is_live: bool
     now_ms: int
+    has_sql: bool = False
 
     @property
     def root(self) -> str:
@@ -44,6 +45,16 @@ class Frame:
     @property
     def is_admin(self) -> bool:
         return self.visitor.role is Role.ADMIN
+
+    @property
+    def may_operate(self) -> bool:
+        """Whether this visitor may carry out the changes of operators."""
+        return self.may_write and self.visitor.role >= Role.OPERATOR
+
+    @property
+    def may_administer(self) -> bool:
+        """Whether this visitor may carry out the changes of admins."""
+        return self.may_write and self.is_admin
 
 
 class PageRenderer:
@@ -68,6 +79,7 @@ class PageRenderer:
             size=shown_text.shown_size,
             duration=shown_text.shown_duration,
             age=shown_text.shown_age,
+            dict_with=lambda values, others: {**values, **others},
             when=shown_text.shown_time,
         )
 
@@ -112,4 +124,5 @@ class PageRenderer:
             url=request.url.path + (f"?{query}" if query else ""),
             is_live=is_live,
             now_ms=console.now_ms,
+            has_sql=console.options.allows_sql and request.scope[VISITOR].role is Role.ADMIN,
         )

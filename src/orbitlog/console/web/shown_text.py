@@ -70,7 +70,7 @@ def shown_duration(duration_ms: int | None) -> str:
     if duration_ms is None:
         return UNKNOWN
     seconds = duration_ms / 1000
-    if seconds < 1:
+    if 0 < seconds < 1:
         return f"{duration_ms} ms"
     for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
         if seconds < limit:

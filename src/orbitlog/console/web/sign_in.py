@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import parse_qsl
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from orbitlog.console.console_state import Console
 from orbitlog.console.session.console_roles import Role, Visitor
-from orbitlog.console.session.console_sessions import is_csrf_token
 from orbitlog.console.session.visitor_guard import COOKIE, SECURE_COOKIE, VISITOR
-from orbitlog.console.views.answers import ConsoleError
 from orbitlog.console.web.page_rendering import PageRenderer
+from orbitlog.console.web.request_forms import client_address, client_browser, read_form, require_csrf
 
 LOCAL_ADMIN = "local admin"
-_FORM_FIELDS_MAX = 200
 
 
 class SignIn:
@@ -38,9 +35,9 @@ class SignIn:
         token = request.query_params.get("token")
         if token is None:
             return self._page(request, None, 200)
-        client = _client(request)
+        client = client_address(request)
         failed = self._console.failed_sign_ins
-        if self._console.is_open and not failed.wait_seconds(client) and self._console.one_time_token.take(token):
+        if self._console.takes_token and not failed.wait_seconds(client) and self._console.one_time_token.take(token):
             return self._signed_in(request, LOCAL_ADMIN, Role.ADMIN)
         failed.add(client)
         return self._page(request, "this address was used already, or belongs to another start of the console", 403)
@@ -48,12 +45,12 @@ class SignIn:
     async def _submit(self, request: Request) -> Response:
         fields = await read_form(request)
         name, password = fields.get("name", "")[:100], fields.get("password", "")
-        failed, client = self._console.failed_sign_ins, _client(request)
+        failed, client = self._console.failed_sign_ins, client_address(request)
         wait = failed.wait_seconds(f"name {name}", client)
         if wait:
             return self._page(request, f"too many failed attempts; wait {wait:.0f} s", 429)
         user = await asyncio.to_thread(self._console.users.verify, name, password)
-        facts = {"action": "sign in", "user": name, "address": client, "browser": _browser(request)}
+        facts = {"action": "sign in", "user": name, "address": client, "browser": client_browser(request)}
         if user is None:
             failed.add(f"name {name}", client)
             self._console.audit.write(**facts, result="refused")
@@ -89,35 +86,9 @@ class SignIn:
         return response
 
     def _page(self, request: Request, problem: str | None, status: int) -> Response:
-        values = {"problem": problem, "has_users": not self._console.is_open}
+        values = {
+            "problem": problem,
+            "has_users": not self._console.takes_token,
+            "is_open": self._console.is_open,
+        }
         return self._renderer.page(request, "sign_in.html", values, title="Sign in", status=status)
-
-
-async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form; uploads are refused."""
-    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        raise ConsoleError(415, "forms are sent as application/x-www-form-urlencoded")
-    try:
-        body = await request.body()
-    except ClientDisconnect:
-        raise ConsoleError(413, "the form is too large") from None
-    try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FORM_FIELDS_MAX)
-    except ValueError:
-        raise ConsoleError(400, f"the form is not valid; it has at most {_FORM_FIELDS_MAX} fields") from None
-    return dict(pairs)
-
-
-def require_csrf(request: Request, fields: dict[str, str]) -> None:
-    """Raise `ConsoleError` unless the request carries the CSRF token of its session."""
-    given = request.headers.get("x-csrf-token") or fields.get("csrf", "")
-    if not is_csrf_token(request.scope[VISITOR], given):
-        raise ConsoleError(403, "the form has expired; reload the page")
-
-
-def _client(request: Request) -> str:
-    return request.client.host if request.client else ""
-
-
-def _browser(request: Request) -> str:
-    return request.headers.get("user-agent", "")[:200]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from orbitlog.console.explorer import derived_view, doctor_view, log_view, store_view
+from orbitlog.console.console_call import Call
+from orbitlog.console.explorer import derived_view, doctor_view, log_view, repair_view, store_view
 from orbitlog.console.session.console_roles import Role
 from orbitlog.console.views.answers import ConsoleError
-from orbitlog.console.web.endpoint import Call, Endpoint
+from orbitlog.console.web.endpoint import Endpoint
 
 
 def _stores(call: Call) -> dict[str, Path]:
@@ -50,6 +51,10 @@ async def show_index(call: Call) -> derived_view.IndexAnswer:
 
 async def examine_store(call: Call) -> doctor_view.DoctorAnswer:
     return await doctor_view.examine_store(_stores(call), call.path["store"])
+
+
+async def plan_repair(call: Call) -> repair_view.RepairPlanAnswer:
+    return await repair_view.plan_store_repair(_stores(call), call.path["store"])
 
 
 def _endpoint(path: str, *rest: object, **more: object) -> Endpoint:
@@ -124,5 +129,14 @@ STORE_ENDPOINTS = (
         examine_store,
         template="store_doctor.html",
         title="Doctor's report of {store}",
+    ),
+    _endpoint(
+        f"{_STORE}/repair-plan",
+        "planRepair",
+        "Show the steps that would repair the store.",
+        repair_view.RepairPlanAnswer,
+        plan_repair,
+        template="store_repair.html",
+        title="Repair plan of {store}",
     ),
 )

@@ -10,15 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from orbitlog.console.console_call import Call
 from orbitlog.console.console_state import Console
 from orbitlog.console.session.console_roles import Role
 from orbitlog.console.session.visitor_guard import VISITOR
 from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.sources.tail_feed import VIEWERS_MAX, TailFeeds, Viewer
 from orbitlog.console.views.answers import Answer, ConsoleError
+from orbitlog.console.views.body_rights import refuse_body_search, without_previews
 from orbitlog.console.views.message_filter import FilterQuery, MessageFilter
 from orbitlog.console.views.message_rows import MessageRow, message_row
-from orbitlog.console.web.endpoint import API_PREFIX, Call, decode_query
+from orbitlog.console.web.endpoint import API_PREFIX, decode_query
 
 PATH = API_PREFIX + "/clusters/{cluster}/topics/{topic}/tail"
 _EVENT_SECONDS = 0.25
@@ -57,10 +59,15 @@ class TailStream:
         if self._feeds.viewer_count >= VIEWERS_MAX:
             raise ConsoleError(503, f"{VIEWERS_MAX} tails are open already; close one")
         assert isinstance(query, FilterQuery)
-        events = self._events(source, topic, Viewer(MessageFilter(query).wants))
+        if not call.may_view_bodies:
+            refuse_body_search(query)
+        viewer = Viewer(MessageFilter(query).wants)
+        events = self._events(source, topic, viewer, with_bodies=call.may_view_bodies)
         return StreamingResponse(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
-    async def _events(self, source: ClusterSource, topic: str, viewer: Viewer) -> AsyncIterator[bytes]:
+    async def _events(
+        self, source: ClusterSource, topic: str, viewer: Viewer, *, with_bodies: bool
+    ) -> AsyncIterator[bytes]:
         self._feeds.join(source, topic, viewer)
         loop = asyncio.get_running_loop()
         sent_s, reported = loop.time(), (-1, -1, viewer.problem)
@@ -71,6 +78,7 @@ class TailStream:
                 state = viewer.seen, viewer.dropped, viewer.problem
                 if messages or state != reported:
                     rows = [message_row(message) for message in messages]
+                    rows = rows if with_bodies else without_previews(rows)
                     event = TailEvent(messages=rows, seen=state[0], dropped=state[1], problem=state[2])
                     yield b"data: " + msgspec.json.encode(event) + b"\n\n"
                     sent_s, reported = loop.time(), state

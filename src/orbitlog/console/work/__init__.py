@@ -1,0 +1,1 @@
+"""Work: long jobs of the console, with progress and cancel."""
