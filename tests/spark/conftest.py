@@ -130,12 +130,12 @@ def start(name: str, *arguments: str, log: IO[bytes]) -> subprocess.Popen[bytes]
 
 
 def state_of(page: int) -> dict[str, Any] | None:
-    """Ask the master's page; None while it does not answer."""
+    """Ask the master's page; None while it does not answer, or answers with another page, as it does at its start."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/", timeout=5) as answer:
             state: dict[str, Any] = json.load(answer)
             return state
-    except OSError:
+    except (OSError, json.JSONDecodeError):
         return None
 
 

@@ -7,13 +7,9 @@ choices, though not the machine's.
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import select
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -25,75 +21,17 @@ import pytest
 from orbitlog.formats.records.message import Message
 from orbitlog.jobs.rebuild.rebuild_publish import STAGING
 from orbitlog.pipeline.export.parquet_export import ParquetTable
-from tests.spark.conftest import Cluster, environment
-from tests.spark.found_processes import PLANS_STREAMS, parent, processes
+from tests.spark.conftest import Cluster
 from tests.spark.generated import derived_files, write_store
-from tests.spark.live_store import REPOSITORY, Writer, check_store, live_writer, messages_of
+from tests.spark.killed_driver import ANSWERS_WITHIN_S, DRIVER, EXECUTOR, WORKER, Driver
+from tests.spark.live_store import Writer, check_store, live_writer, messages_of
 
 KILLS = int(os.environ.get("ORBITLOG_KILLS", "3"))
 SEED = int(os.environ.get("ORBITLOG_SEED", str(random.SystemRandom().randrange(1 << 32))))
 _MANY = 20
-_ANSWERS_WITHIN_S = 300
 TOPIC = "Orders"
 FORMATS = ("parquet", "delta", "iceberg")
-DRIVER, WORKER, EXECUTOR = "driver", "worker", "executor"
 _LOOK_S = 0.05
-_RUNS_TASKS = b"pyspark.daemon\0pyspark.worker\0"
-
-
-class Driver:
-    """A process that runs jobs on Spark; all that it starts is of its session, and killed by `kill`."""
-
-    def __init__(self, master: str, cluster: Cluster | None) -> None:
-        command = [sys.executable, "-m", "tests.spark.kill_driver", master]
-        self._cluster = cluster
-        self._process = subprocess.Popen(
-            command,
-            cwd=REPOSITORY,
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
-        assert self.answer(_ANSWERS_WITHIN_S) == "ready"
-
-    def begin(self, job: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
-
-    def answer(self, timeout_s: float) -> str | None:
-        """Return the answer to a job, or None if it does not come in time."""
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], timeout_s)
-        return self._process.stdout.readline().strip() if ready else None
-
-    def kill(self) -> None:
-        """Kill the driver and its JVM; Python workers are left to find out for themselves."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()
-
-    @property
-    def victims(self) -> list[str]:
-        """What can be killed."""
-        return [DRIVER, WORKER] if self._cluster is None else [DRIVER, WORKER, EXECUTOR]
-
-    def find(self, victim: str) -> list[int]:
-        """Find Python workers, or the executors of a cluster.
-
-        Workers are those that run tasks, and those that plan a query beside the driver.
-        """
-        own = self._process.pid
-        planners = processes(lambda pid, words: PLANS_STREAMS in words and os.getsid(pid) == own)
-        if self._cluster is None:
-            return planners + processes(lambda pid, words: _RUNS_TASKS in words and os.getsid(pid) == own)
-        hosts = {worker.pid for worker in self._cluster.workers}
-        executors = processes(lambda pid, words: b"CoarseGrainedExecutorBackend" in words and parent(pid) in hosts)
-        if victim == EXECUTOR:
-            return executors
-        return planners + processes(lambda pid, words: _RUNS_TASKS in words and parent(pid) in executors)
 
 
 class Trial:
@@ -118,12 +56,12 @@ class Trial:
         job = self._job(name, is_safe=is_safe)
         began_s = time.monotonic()
         self._driver.begin(job)
-        within_s = _ANSWERS_WITHIN_S if is_safe else self._chance.random() * self._longest_s[name]
+        within_s = ANSWERS_WITHIN_S if is_safe else self._chance.random() * self._longest_s[name]
         answer = self._driver.answer(within_s)
         if answer is None:
             answer = self._kill(name)
         if self._driver is not None:
-            answer = answer or self._driver.answer(_ANSWERS_WITHIN_S)
+            answer = answer or self._driver.answer(ANSWERS_WITHIN_S)
             assert answer == "done", f"{job}: {answer}; ORBITLOG_SEED={SEED}"
             self._longest_s[name] = time.monotonic() - began_s
             self.finished[name] += 1
@@ -151,7 +89,7 @@ class Trial:
             self.end()
             self._count(name, DRIVER)
             return None
-        for _ in range(int(_ANSWERS_WITHIN_S / _LOOK_S)):
+        for _ in range(int(ANSWERS_WITHIN_S / _LOOK_S)):
             if (answer := self._driver.answer(_LOOK_S)) is not None:
                 return answer
             if found := self._driver.find(victim):
@@ -206,7 +144,7 @@ class Trial:
     def _begin_and_wait(self, job: dict[str, Any]) -> None:
         assert self._driver is not None
         self._driver.begin(job)
-        assert self._driver.answer(_ANSWERS_WITHIN_S) == "done"
+        assert self._driver.answer(ANSWERS_WITHIN_S) == "done"
 
 
 def exported(target: Path, table_format: str) -> dict[tuple[int, int], int]:

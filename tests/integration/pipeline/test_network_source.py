@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import datasource as filters
 
-from orbitlog.errors import BrokerRefused
+from orbitlog.errors import BrokerRefused, RemotingError
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.pipeline.network.cluster_session import close_sessions
 from orbitlog.pipeline.sources.broker_stores import OptionError
-from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable, DataLoss
+from orbitlog.pipeline.sources.source_errors import BrokerUnavailable, DataLoss
 from orbitlog.pipeline.sources.topic_source import TopicSource
 from orbitlog.testing.running_broker import RunningBroker
 from tests.support.source_runs import Stream, read_batch
@@ -155,6 +156,24 @@ def test_stream_waits_for_a_broker_that_is_down(tmp_path: Path) -> None:
         running.stop_broker()
         with pytest.raises((BrokerUnavailable, OptionError)):
             Stream(TopicSource, options(running) | {"subscribe": "T"}, PLACE).batch()
+
+
+def test_stream_waits_for_a_name_server_that_is_down(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", {"brokerName": "b"}) as running:
+        with running.connect() as mq:
+            mq.send("T", "one")
+        given = options(running, startingOffsets="earliest", brokerTimeoutMs="30000") | {"subscribe": "T"}
+        stream = Stream(TopicSource, given, PLACE)
+        assert stream.batch().num_rows == 1
+        running.stop_name_server()
+        restart = threading.Timer(0.5, running.start_name_server)
+        restart.start()
+        assert stream.batch().num_rows == 0  # no error: it waited, and nothing is new
+        restart.join()
+        impatient = options(running, brokerTimeoutMs="200") | {"subscribe": "T"}
+        running.stop_name_server()
+        with pytest.raises(RemotingError):
+            Stream(TopicSource, impatient, PLACE).batch()  # a query that starts does not wait
 
 
 def test_planned_batch_of_a_broker_that_is_down_is_not_lost(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import types as T
 
 from orbitlog.pipeline.network.cluster_session import close_sessions
-from orbitlog.pipeline.sink import partition_write
-from orbitlog.pipeline.sink.partition_write import RowsChanged, commit_write, write_partition
+from orbitlog.pipeline.sink import stored_check
+from orbitlog.pipeline.sink.epoch_commit import abort_write, commit_write
+from orbitlog.pipeline.sink.partition_write import RowsChanged, write_partition
 from orbitlog.pipeline.sink.row_ids import WriteIdentity
 from orbitlog.pipeline.sink.row_sender import RowSender
 from orbitlog.pipeline.sink.side_tables import RowRefused
@@ -40,7 +41,8 @@ ONE = WriteIdentity("write", 3, 0)
 
 
 @pytest.fixture(autouse=True)
-def closed_sessions() -> Iterator[None]:
+def closed_sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(stored_check, "_SETTLE_S", 0.0)  # no attempt is killed here
     yield
     close_sessions()
 
@@ -229,7 +231,7 @@ def test_transactional_rows_are_visible_after_the_commit(broker: RunningBroker, 
 def test_aborted_transaction_is_never_visible(broker: RunningBroker) -> None:
     given = options(broker, topic="Aborted", transactional="true")
     write(options(broker, topic="Aborted"), batch(range(1)))
-    partition_write.abort_write(given, [write(given, batch(range(4)))])
+    abort_write(given, [write(given, batch(range(4)))])
     assert len(rows(broker, "Aborted")) == 1
 
 

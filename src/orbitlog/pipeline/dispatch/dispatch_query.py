@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbitlog.errors import DiskFull, LeaseLost, OrbitlogError
+from orbitlog.formats.derived.store_state import EPOCHS_FILE
 from orbitlog.formats.store_tree import LOCK
 from orbitlog.pipeline.dispatch.dispatch_ranges import MAX_BYTES_DEFAULT, RANGE_BYTES_DEFAULT
 from orbitlog.pipeline.runtime.query_shutdown import stop_query
@@ -38,6 +39,8 @@ _PAUSE_S = 1.0
 _FAILURES_MAX = 4
 _STALL_S = 120.0
 _STOPS_WITHIN_MS = "30000"
+# A member of a replica group closes its store to change its role, and is restarted by a supervisor after a failure.
+_REOPENS_WITHIN_S = 30.0
 # Batches whose metadata a query retains; a dispatch query never replays one.
 _BATCHES_KEPT = "2"
 
@@ -103,7 +106,8 @@ class DispatchQuery:
     def run(self, stop: threading.Event) -> None:
         """Dispatch whenever the broker offers the lease, until `stop` is set or no broker has the store open.
 
-        Raise `LeaseLost` if no broker has it open at the start. Wait while the disk is full. Restart a query that fails
+        A member of a replica group may close it for half a minute, to change its role or for a restart. Raise
+        `LeaseLost` if no broker has it open at the start. Wait while the disk is full. Restart a query that fails
         otherwise (a worker may have been lost) under a new lease; raise `JobFailed` after several failures in a row.
         """
         owner, failures = self._wait_for_offer(stop), 0
@@ -127,13 +131,18 @@ class DispatchQuery:
                 return  # the broker has exited
 
     def _wait_for_offer(self, stop: threading.Event) -> ExternalDispatch | None:
-        """Take the lease as soon as it is offered; raise `LeaseLost` if no broker has the store open."""
-        reported = ""
+        """Take the lease as soon as it is offered; raise `LeaseLost` if no broker has the store open.
+
+        The store of a replica group member may be closed for half a minute.
+        """
+        reported, open_s = "", time.monotonic()
         while not stop.is_set():
             try:
                 return ExternalDispatch.take(self._root, ENGINE)
             except LeaseLost as reason:
-                if not _has_broker(self._root):
+                if _has_broker(self._root):
+                    open_s = time.monotonic()
+                elif not _is_group_member(self._root) or time.monotonic() - open_s > _REOPENS_WITHIN_S:
                     raise
                 if str(reason) != reported:
                     reported = str(reason)
@@ -235,6 +244,10 @@ def require_broker(root: Path) -> None:
     """Raise `LeaseLost` if no broker has the store open; call before starting Spark, which takes seconds."""
     if not _has_broker(root):
         raise LeaseLost(f"no broker has {root} open; a broker dispatches the rest when it opens the store")
+
+
+def _is_group_member(root: Path) -> bool:
+    return RealDisk().read_file(root / EPOCHS_FILE) is not None
 
 
 def _has_broker(root: Path) -> bool:

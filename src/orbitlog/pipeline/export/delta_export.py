@@ -6,6 +6,7 @@ the files also records the batch number, so a batch is in the table exactly once
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import orjson
 import pyarrow as pa
 
 from orbitlog.pipeline.export.export_plan import ExportBatch, ExportError
+from orbitlog.pipeline.runtime.location_files import LocationFiles
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -26,8 +28,8 @@ class DeltaExport:
 
     is_hidden, by_day = False, True
 
-    def __init__(self, target: Path, schema: pa.Schema) -> None:
-        self._target = target
+    def __init__(self, target: Path | str, schema: pa.Schema) -> None:
+        self._target = LocationFiles(target).uri
         self._schema = schema.append(pa.field("dt", pa.date32()))
 
     def committed(self) -> int:
@@ -41,13 +43,16 @@ class DeltaExport:
 
         table = self._table()
         if table is None:
-            table = DeltaTable.create(self._target, self._schema, partition_by=["dt"], name=self._target.name)
+            table = DeltaTable.create(
+                self._target, self._schema, partition_by=["dt"], name=self._target.rpartition("/")[2]
+            )
+        now_ms = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
             AddAction(
                 path=file["path"],
                 size=file["size_bytes"],
                 partition_values={"dt": file["day"]},
-                modification_time=int((self._target / file["path"]).stat().st_mtime * 1000),
+                modification_time=now_ms,
                 data_change=True,
                 stats=orjson.dumps({"numRecords": file["rows"]}).decode(),
             )
@@ -64,4 +69,4 @@ class DeltaExport:
             from deltalake import DeltaTable
         except ImportError as error:
             raise ExportError("Delta tables need the package deltalake: pip install 'orbitlog[lake]'") from error
-        return DeltaTable(self._target) if DeltaTable.is_deltatable(str(self._target)) else None
+        return DeltaTable(self._target) if DeltaTable.is_deltatable(self._target) else None

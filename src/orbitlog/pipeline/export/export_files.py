@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from orbitlog.jobs.local_runner import TaskReport
 from orbitlog.pipeline.network.network_options import ClusterOptions
+from orbitlog.pipeline.runtime.location_files import LocationFiles
 from orbitlog.pipeline.sources.json_columns import JsonColumns
 from orbitlog.pipeline.sources.message_columns import MESSAGE_COLUMNS, Rows, columns_needed, constant_codes
 from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, ScanRules
@@ -171,10 +172,12 @@ class _DayFile:
         self._day = datetime.fromtimestamp(day * DAY_MS // 1000, UTC).date().isoformat()
         name = f"part-{task.batch_number:08d}-{task.task_number:05d}-{self._day}-{sequence:03d}.parquet"
         self._relative = f"dt={self._day}/{name}" if task.by_day else f"data/{name}"
-        final = Path(task.directory) / self._relative
-        final.parent.mkdir(parents=True, exist_ok=True)
-        self._staged = final.with_name(f".{name}") if task.is_hidden else final
-        self._attempt = final.with_name(f".{name}.{uuid.uuid4().hex}")
+        self._files = LocationFiles(task.directory)
+        directory = self._relative.rpartition("/")[0]
+        self._files.filesystem.create_dir(self._files.path(directory), recursive=True)
+        self._staged = f"{directory}/.{name}" if task.is_hidden else self._relative
+        # An object store shows an object when it is complete: it gets its name at once.
+        self._attempt = f"{directory}/.{name}.{uuid.uuid4().hex}" if self._files.is_local else self._staged
         self._rows = 0
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
@@ -194,14 +197,15 @@ class _DayFile:
             # With more than one dictionary in a row group, the writer falls back to plain encoding.
             table = pa.Table.from_batches(self._pending, self._schema).unify_dictionaries()
             if self._writer is None:
-                self._writer = _open_writer(self._attempt, self._schema, table.column("body"))
+                self._writer = _open_writer(self._files, self._attempt, self._schema, table.column("body"))
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
             self._pending, self._pending_bytes = [], 0
-            self._start_writeback()
+            if self._files.is_local:
+                self._start_writeback()
 
     def _start_writeback(self) -> None:
         """Start writeback of the data so far, so that the final fsync has less to wait for."""
-        with self._attempt.open("rb") as file:
+        with Path(self._files.path(self._attempt)).open("rb") as file:
             written_bytes = os.fstat(file.fileno()).st_size
             start_writeback(file.fileno(), self._begun_bytes, written_bytes - self._begun_bytes)
         self._begun_bytes = written_bytes
@@ -211,19 +215,22 @@ class _DayFile:
         self._flush()
         assert self._writer is not None, "a file is opened with its first rows"
         self._writer.close()
-        # Synced before the rename: a power cut must not leave the name with incomplete data.
-        with self._attempt.open("rb+") as file:
-            os.fsync(file.fileno())
-        size_bytes = self._attempt.stat().st_size
-        self._attempt.replace(self._staged)
-        return {"path": self._relative, "day": self._day, "rows": self._rows, "size_bytes": size_bytes}
+        if self._files.is_local:
+            attempt = Path(self._files.path(self._attempt))
+            # Synced before the rename: a power cut must not leave the name with incomplete data.
+            with attempt.open("rb+") as file:
+                os.fsync(file.fileno())
+            attempt.replace(self._files.path(self._staged))
+        info = self._files.filesystem.get_file_info(self._files.path(self._staged))
+        return {"path": self._relative, "day": self._day, "rows": self._rows, "size_bytes": info.size}
 
 
-def _open_writer(path: Path, schema: pa.Schema, bodies: pa.ChunkedArray) -> pq.ParquetWriter:
+def _open_writer(files: LocationFiles, name: str, schema: pa.Schema, bodies: pa.ChunkedArray) -> pq.ParquetWriter:
     """Open a file with compression chosen by its first bodies; the same rows always produce the same file."""
     return pq.ParquetWriter(
-        path,
+        files.path(name),
         schema,
+        filesystem=files.filesystem,
         compression={name: _COMPRESSION for name in _leaves(schema)} | {"body": _body_compression(bodies)},
         use_dictionary=_DICTIONARIES,
         column_encoding=_DIFFERENCES,

@@ -20,8 +20,10 @@ import orjson
 from orbitlog.jobs.local_runner import PhaseProgress, Runner, TaskReport, phase_of
 from orbitlog.pipeline.export.export_files import ExportTask, export_schema, write_task
 from orbitlog.pipeline.export.export_plan import ExportBatch, ExportError, ExportState, plan_batch
+from orbitlog.pipeline.export.iceberg_export import IcebergCatalog, IcebergExport
 from orbitlog.pipeline.export.parquet_export import ParquetTable
 from orbitlog.pipeline.network.network_options import ClusterOptions
+from orbitlog.pipeline.runtime.location_files import LocationFiles, is_remote
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, log_path_options
 from orbitlog.pipeline.sources.json_columns import JsonColumns, parse_json_columns
 from orbitlog.pipeline.sources.queue_scan import record_bytes
@@ -30,7 +32,6 @@ from orbitlog.pipeline.sources.read_plan import plan_ranges
 from orbitlog.pipeline.sources.source_options import TopicOptions, parse_topic_options
 from orbitlog.pipeline.sources.subscribed_queues import open_subscribed_queues
 from orbitlog.pipeline.sources.topic_offsets import Offsets, nested
-from orbitlog.settings.atomic_file import sync_directory
 
 FORMATS = ("parquet", "delta", "iceberg")
 BATCH_MESSAGES_DEFAULT = 4_000_000
@@ -52,7 +53,8 @@ class ExportRequest:
 
     stores: tuple[BrokerStore, ...]
     topic: str
-    target: Path
+    target: Path | str
+    """A local directory, or a URI (`s3://`)."""
     table_format: str = "parquet"
     json_columns: JsonColumns | None = None
     starting: str = "earliest"
@@ -61,6 +63,8 @@ class ExportRequest:
     fail_on_data_loss: bool = True
     cluster: ClusterOptions | None = None
     """The cluster to export from; None for stores."""
+    catalog: IcebergCatalog | None = None
+    """The table of an Iceberg catalog; None for a table that is only a directory."""
 
     def source_options(self) -> TopicOptions:
         if self.cluster is not None:
@@ -82,7 +86,9 @@ class ExportRequest:
         value |= {"check_crc": self.check_crc, "fail_on_data_loss": self.fail_on_data_loss}
         stores = [[store.broker_name, store.root, store.log_settings] for store in self.stores]
         value |= {"stores": stores, "target": str(self.target), "json": self._json_fields}
-        return orjson.dumps(value | {"cluster": self.cluster and self.cluster.as_dict()}).decode()
+        catalog = None if self.catalog is None else [self.catalog.table, self.catalog.properties]
+        value |= {"cluster": self.cluster and self.cluster.as_dict(), "catalog": catalog}
+        return orjson.dumps(value).decode()
 
     @classmethod
     def from_text(cls, text: str) -> ExportRequest:
@@ -92,8 +98,9 @@ class ExportRequest:
             **value
             | {
                 "stores": tuple(_named_store(*store) for store in value["stores"]),
-                "target": Path(value["target"]),
+                "target": value["target"] if is_remote(value["target"]) else Path(value["target"]),
                 "cluster": value["cluster"] and ClusterOptions.from_dict(value["cluster"]),
+                "catalog": value["catalog"] and _catalog(*value["catalog"]),
             },
             json_columns=parse_json_columns(", ".join(fields)) if fields else None,
         )
@@ -105,12 +112,14 @@ class ExportRequest:
     @property
     def identity(self) -> dict[str, Any]:
         """The settings that must not change between runs."""
-        return {
+        identity = {
             "topic": self.topic,
             "format": self.table_format,
             "stores": sorted(store.broker_name for store in self.stores),
             "jsonColumns": self._json_fields,
-        } | ({} if self.cluster is None else {"source": "cluster"})
+        }
+        identity |= {} if self.cluster is None else {"source": "cluster"}
+        return identity | ({} if self.catalog is None else {"catalogTable": self.catalog.table})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +142,7 @@ def open_table(request: ExportRequest) -> ExportTable:
 
         return DeltaExport(request.target, schema)
     if request.table_format == "iceberg":
-        from orbitlog.pipeline.export.iceberg_export import IcebergExport
-
-        return IcebergExport(request.target, schema)
+        return IcebergExport(request.target, schema, request.catalog)
     if request.table_format != "parquet":
         raise ExportError(f"{request.table_format!r} is not one of {', '.join(FORMATS)}")
     return ParquetTable(request.target)
@@ -225,8 +232,9 @@ def commit_batch(
     """Commit the files that tasks have written to the table."""
     files = [file for report in reports for file in report["files"]]
     # The names must be durable before the commit refers to them.
-    for directory in {(request.target / file["path"]).parent for file in files}:
-        sync_directory(directory)
+    location = LocationFiles(request.target)
+    for directory in {str(file["path"]).rpartition("/")[0] for file in files}:
+        location.sync(directory)
     table.commit(batch, files)
     return ExportedBatch(
         number=batch.number,
@@ -237,6 +245,10 @@ def commit_batch(
         end=nested(batch.end),
         seconds=time.monotonic() - began,
     )
+
+
+def _catalog(table: str, properties: list[list[str]]) -> IcebergCatalog:
+    return IcebergCatalog(table, tuple((key, text) for key, text in properties))
 
 
 def _named_store(broker_name: str, root: str, log_settings: list[list[str]]) -> BrokerStore:

@@ -17,13 +17,14 @@ from typing import Any
 import orjson
 
 from orbitlog.errors import OrbitlogError
+from orbitlog.pipeline.runtime.location_files import LocationFiles
 from orbitlog.pipeline.sources.read_plan import ClusterShape, QueueRange, StoreShape, plan_tasks
 from orbitlog.pipeline.sources.topic_offsets import Offsets, from_nested, nested
 from orbitlog.settings.atomic_file import replace_file
 
 STATE_DIRECTORY = "_orbitlog"
-_PLANS = "plans"
-_IDENTITY = "export.json"
+_PLANS = f"{STATE_DIRECTORY}/plans"
+_IDENTITY = f"{STATE_DIRECTORY}/export.json"
 _PLAN_NAME = re.compile(r"[0-9]{20}\.json")
 _PLANS_KEPT = 16
 
@@ -54,30 +55,29 @@ def plan_batch(number: int, start: Offsets, end: Offsets, ranges: Sequence[Queue
 class ExportState:
     """Persistent state of an export in its target directory: identity and plans."""
 
-    def __init__(self, target: Path) -> None:
-        self._directory = target / STATE_DIRECTORY
+    def __init__(self, target: Path | str) -> None:
+        self._files = LocationFiles(target)
 
     def begin(self, identity: dict[str, Any]) -> None:
         """Start or resume an export; raise `ExportError` if the directory holds another export or other files."""
-        path = self._directory / _IDENTITY
-        if path.exists():
-            saved = orjson.loads(path.read_bytes())
+        written = self._files.read(_IDENTITY)
+        if written is not None:
+            saved = orjson.loads(written)
             for name, value in identity.items():
                 if saved.get(name) != value:
                     raise ExportError(
-                        f"{self._directory.parent} holds an export with {name} {saved.get(name)!r}, not {value!r};"
+                        f"{self._files} holds an export with {name} {saved.get(name)!r}, not {value!r};"
                         " give another directory, or the same settings"
                     )
             return
-        target = self._directory.parent
-        if target.exists() and any(target.iterdir()) and not self._directory.exists():
-            raise ExportError(f"{target} is not empty and contains no export; give a new directory")
-        (self._directory / _PLANS).mkdir(parents=True, exist_ok=True)
-        write_whole(path, orjson.dumps(identity, option=orjson.OPT_INDENT_2))
+        names = self._files.names(hidden=True)
+        if names and STATE_DIRECTORY not in names:
+            raise ExportError(f"{self._files} is not empty and contains no export; give a new directory")
+        self._files.write(_IDENTITY, orjson.dumps(identity, option=orjson.OPT_INDENT_2))
 
     @property
-    def directory(self) -> Path:
-        return self._directory
+    def directory(self) -> str:
+        return f"{self._files}/{STATE_DIRECTORY}"
 
     def save(self, batch: ExportBatch) -> None:
         """Save a plan durably."""
@@ -87,32 +87,34 @@ class ExportState:
             "end": nested(batch.end),
             "tasks": [[asdict(queue_range) for queue_range in task] for task in batch.tasks],
         }
-        write_whole(self._path(batch.number), orjson.dumps(value))
+        self._files.write(_plan_name(batch.number), orjson.dumps(value))
         self._delete_old(batch.number)
 
     def load(self, number: int) -> ExportBatch | None:
         """Return a saved plan, or None."""
-        path = self._path(number)
-        if not path.exists():
+        written = self._files.read(_plan_name(number))
+        if written is None:
             return None
-        value = orjson.loads(path.read_bytes())
+        value = orjson.loads(written)
         tasks = tuple(
-            tuple(QueueRange(**{**fields, "shape": _shape(fields["shape"])}) for fields in task)
+            tuple(QueueRange(**{**fields, "shape": shape_from_fields(fields["shape"])}) for fields in task)
             for task in value["tasks"]
         )
         return ExportBatch(number, from_nested(value["start"]), from_nested(value["end"]), tasks)
 
-    def _path(self, number: int) -> Path:
-        return self._directory / _PLANS / f"{number:020d}.json"
-
     def _delete_old(self, number: int) -> None:
-        names = sorted(path for path in (self._directory / _PLANS).iterdir() if _PLAN_NAME.fullmatch(path.name))
-        for path in names[:-_PLANS_KEPT]:
-            if int(path.stem) < number - _PLANS_KEPT:
-                path.unlink(missing_ok=True)
+        names = [name for name in self._files.names(_PLANS) if _PLAN_NAME.fullmatch(name)]
+        for name in names[:-_PLANS_KEPT]:
+            if int(name.partition(".")[0]) < number - _PLANS_KEPT:
+                self._files.delete(f"{_PLANS}/{name}")
 
 
-def _shape(fields: dict[str, Any]) -> StoreShape | ClusterShape:
+def _plan_name(number: int) -> str:
+    return f"{_PLANS}/{number:020d}.json"
+
+
+def shape_from_fields(fields: dict[str, Any]) -> StoreShape | ClusterShape:
+    """Return the shape of a saved plan: that of a store has a root."""
     return StoreShape(**fields) if "root" in fields else ClusterShape(**fields)
 
 

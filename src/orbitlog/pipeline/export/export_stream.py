@@ -1,25 +1,29 @@
 """Streaming export: a Structured Streaming query that exports a topic continuously.
 
 A micro-batch is a batch of the export: planned and numbered as in `export_job`, written by tasks, and committed by the
-driver. The table's batch number records progress, not Spark's checkpoint, which is in `_orbitlog/stream` of the target
-and is recreated for each query: after a crash the planned batch is repeated, or found in the table. The same holds if
-only the planning process next to the driver dies: Spark then ends the query, and it is restarted here.
+driver. The table's batch number records progress, not Spark's checkpoint, which is in `_orbitlog/stream` of a local
+target and is recreated for each query: after a crash the planned batch is repeated, or found in the table. The same
+holds if only the planning process next to the driver dies: Spark then ends the query, and it is restarted here.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 
 from orbitlog.errors import OrbitlogError
 from orbitlog.pipeline.export.export_job import ExportedBatch, ExportRequest, commit_batch, open_table
-from orbitlog.pipeline.export.export_plan import ExportState
+from orbitlog.pipeline.export.export_plan import STATE_DIRECTORY, ExportState
+from orbitlog.pipeline.runtime.location_files import is_remote
 from orbitlog.pipeline.runtime.query_shutdown import stop_query
 from orbitlog.pipeline.runtime.spark_errors import failure_line, is_orbitlog_failure
 from orbitlog.pipeline.runtime.spark_runner import JobFailed
@@ -61,6 +65,7 @@ class ExportQuery:
         self._current_query: int | None = None  # number of the query whose batches may be committed
         self._queries = self._batches = 0
         self._failure: OrbitlogError | None = None
+        self._local_checkpoint: Path | None = None
         spark.dataSource.register(ExportSource)
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", _BATCHES_KEPT)
 
@@ -105,7 +110,7 @@ class ExportQuery:
     def _start(self, trigger_s: float | None) -> StreamingQuery:
         from orbitlog.pipeline.export.export_source import REQUEST_OPTION
 
-        checkpoint = self._state.directory / _CHECKPOINT
+        checkpoint = self._checkpoint()
         # Spark would resume at its checkpoint, which may be one batch older or newer than the table.
         shutil.rmtree(checkpoint, ignore_errors=True)
         source = self._spark.readStream.format("orbitlog-export").option(REQUEST_OPTION, self._request.as_text())
@@ -116,6 +121,15 @@ class ExportQuery:
         if trigger_s is None:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{int(trigger_s * 1000)} milliseconds").start()
+
+    def _checkpoint(self) -> Path:
+        if not is_remote(self._request.target):
+            return Path(self._request.target) / STATE_DIRECTORY / _CHECKPOINT
+        # The checkpoint decides nothing, so it stays local: Spark needs no file system of the object store.
+        if self._local_checkpoint is None:
+            self._local_checkpoint = Path(tempfile.mkdtemp(prefix="orbitlog-export-"))
+            atexit.register(shutil.rmtree, self._local_checkpoint, ignore_errors=True)
+        return self._local_checkpoint / _CHECKPOINT
 
     def _commit(self, query: int, frame: DataFrame, _batch: int) -> None:
         """Collect the reports of one batch and commit it; runs in this process, in a py4j callback thread."""

@@ -14,56 +14,61 @@ from typing import Any
 
 import orjson
 
-from orbitlog.pipeline.export.export_plan import STATE_DIRECTORY, ExportBatch, write_whole
-from orbitlog.settings.atomic_file import sync_directory
+from orbitlog.pipeline.export.export_plan import STATE_DIRECTORY, ExportBatch
+from orbitlog.pipeline.runtime.location_files import LocationFiles
 
 _COMMIT_NAME = re.compile(r"[0-9]{20}\.json")
+_COMMITS = f"{STATE_DIRECTORY}/commits"
 
 
 class ParquetTable:
-    """Export target: a directory of Parquet files."""
+    """Export target: a directory of Parquet files; on an object store a rename is a copy and a deletion."""
 
     is_hidden, by_day = True, True
 
-    def __init__(self, target: Path) -> None:
-        self._target = target
-        self._commits = target / STATE_DIRECTORY / "commits"
+    def __init__(self, target: Path | str) -> None:
+        self._files = LocationFiles(target)
 
     def committed(self) -> int:
         """Return the number of the last committed batch, -1 for none; complete its renaming."""
-        numbers = [int(path.stem) for path in self._commit_files()]
-        if not numbers:
+        names = self._commit_names()
+        if not names:
             return -1
-        last = max(numbers)
-        self._publish(orjson.loads((self._commits / f"{last:020d}.json").read_bytes())["files"])
-        return last
+        self._publish(self._commit(names[-1])["files"])
+        return int(names[-1].partition(".")[0])
 
     def commit(self, batch: ExportBatch, files: Sequence[dict[str, Any]]) -> None:
         """Commit the files of a batch to the table."""
         value = {"batch": batch.number, "range": orjson.loads(batch.range_id), "files": list(files)}
-        write_whole(self._commits / f"{batch.number:020d}.json", orjson.dumps(value))
+        self._files.write(f"{_COMMITS}/{batch.number:020d}.json", orjson.dumps(value))
         self._publish(files)
 
     def files(self) -> list[Path]:
-        """Return the files that the commits list."""
-        commits = [orjson.loads(path.read_bytes()) for path in sorted(self._commit_files())]
-        return [self._target / file["path"] for commit in commits for file in commit["files"]]
+        """Return the files that the commits list, of a local table."""
+        return [Path(self._files.path(name)) for name in self.names()]
 
-    def _commit_files(self) -> list[Path]:
-        if not self._commits.is_dir():
-            return []
-        return [path for path in self._commits.iterdir() if _COMMIT_NAME.fullmatch(path.name)]
+    def names(self) -> list[str]:
+        """Return the names of the files that the commits list, relative to the table."""
+        return [file["path"] for name in self._commit_names() for file in self._commit(name)["files"]]
+
+    def _commit(self, name: str) -> dict[str, Any]:
+        value: dict[str, Any] = orjson.loads(self._files.read(f"{_COMMITS}/{name}") or b"")
+        return value
+
+    def _commit_names(self) -> list[str]:
+        return [name for name in self._files.names(_COMMITS) if _COMMIT_NAME.fullmatch(name)]
 
     def _publish(self, files: Sequence[dict[str, Any]]) -> None:
         """Rename committed files to their final names; skip files that are already renamed."""
-        directories = set()
+        by_directory: dict[str, list[str]] = {}
         for file in files:
-            final = self._target / file["path"]
-            staged = final.with_name(f".{final.name}")
-            if staged.exists():
-                staged.replace(final)
-                directories.add(final.parent)
-            for leftover in final.parent.glob(f".{final.name}.*"):
-                leftover.unlink(missing_ok=True)  # written by an attempt that was killed
-        for directory in directories:
-            sync_directory(directory)
+            directory, _, name = str(file["path"]).rpartition("/")
+            by_directory.setdefault(directory, []).append(name)
+        for directory, names in by_directory.items():
+            present = set(self._files.names(directory, hidden=True))
+            for name in names:
+                if f".{name}" in present:
+                    self._files.move(f"{directory}/.{name}", f"{directory}/{name}")
+                for leftover in (other for other in present if other.startswith(f".{name}.")):
+                    self._files.delete(f"{directory}/{leftover}")  # written by an attempt that was killed
+            self._files.sync(directory)

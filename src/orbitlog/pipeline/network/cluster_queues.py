@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from orbitlog.client.connection.routes import MASTER_ID, Route
 from orbitlog.errors import NoRoute, RemotingError
@@ -19,9 +19,9 @@ from orbitlog.formats.records.message import RECORD_PREFIX
 from orbitlog.pipeline.network.cluster_session import ClusterSession
 from orbitlog.pipeline.network.store_time_search import first_at_or_after
 from orbitlog.pipeline.sources.broker_stores import OptionError
-from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable
 from orbitlog.pipeline.sources.rate_limit import limit_by_mean_sizes
-from orbitlog.pipeline.sources.read_plan import ClusterShape
+from orbitlog.pipeline.sources.read_plan import ClusterShape, QueueRange
+from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
 from orbitlog.pipeline.sources.source_options import TopicOptions
 from orbitlog.pipeline.sources.store_snapshot import QueueBounds
 from orbitlog.pipeline.sources.topic_offsets import Offsets, QueueKey
@@ -52,7 +52,11 @@ class ClusterQueues:
         self.unavailable: dict[QueueKey, str] = {}
         self._broker_ids: dict[QueueKey, int] = {}  # the broker that reported the bounds
         self._live_brokers: frozenset[str] = frozenset()
-        session.run(self._discover(must_exist=must_exist))
+        if must_exist:
+            session.run(self._discover(must_exist=True))
+        else:
+            # A running query waits for name servers; one that starts reports an address without a server at once.
+            session.run(session.retried(lambda: self._discover(must_exist=False)))
 
     @property
     def shapes(self) -> Mapping[str, ClusterShape]:
@@ -61,6 +65,9 @@ class ClusterQueues:
     def is_of_replica(self, key: QueueKey) -> bool:
         """Return whether a replica reported the bounds, because the master does not answer; it may lag."""
         return self._broker_ids.get(key, MASTER_ID) != MASTER_ID
+
+    def lost_ends(self) -> list[str]:
+        return []
 
     def offset_at(self, key: QueueKey, timestamp_ms: int) -> int:
         """Return the offset of the first message stored at or after a time, or the end of the queue."""
@@ -80,9 +87,18 @@ class ClusterQueues:
             return f"no broker named {key.broker_name} is registered"
         return None
 
+    def placed(self, ranges: Sequence[QueueRange]) -> list[QueueRange]:
+        return list(ranges)
+
+    def record_at(self, key: QueueKey, queue_offset: int) -> bytes | None:
+        """Return the first record of a queue from an offset on, None after the last one."""
+        return self._session.run(self._first_records(key, queue_offset, 1))
+
     # Discovery
 
     async def _discover(self, *, must_exist: bool) -> None:
+        self.bounds.clear()
+        self.unavailable.clear()
         topics = await self._topics()
         routes = await asyncio.gather(*(self._route(topic) for topic in topics))
         wanted: dict[QueueKey, Route] = {}

@@ -6,8 +6,9 @@ a thread, because Spark calls readers and writers as plain functions.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from orbitlog.client.admin.administration import Administration
@@ -16,7 +17,9 @@ from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.loop_thread import LoopThread
 from orbitlog.client.connection.routes import Routes
 from orbitlog.client.consumer.group_link import GroupLink
+from orbitlog.errors import NoBroker, RemotingError
 from orbitlog.pipeline.network.network_options import ClusterOptions
+from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.remoting.request_dispatch import not_supported
 from orbitlog.wire.command import Command
@@ -24,6 +27,7 @@ from orbitlog.wire.command import Command
 R = TypeVar("R")
 
 _SESSIONS_MAX = 8
+_FIRST_PAUSE_S, _PAUSE_S_MAX = 0.05, 1.0
 
 
 class ClusterSession:
@@ -42,6 +46,19 @@ class ClusterSession:
     def run(self, work: Awaitable[R]) -> R:
         """Await in the thread of the event loop and return the result."""
         return self._thread.run(work)
+
+    async def retried(self, make: Callable[[], Awaitable[R]]) -> R:
+        """Await a request; repeat it while servers do not answer. Raise `BrokerUnavailable` at the time limit."""
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + self.options.broker_timeout_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return await make()
+            except (RemotingError, NoBroker) as error:
+                if loop.time() + pause >= deadline:
+                    raise BrokerUnavailable(f"{error}; brokerTimeoutMs sets how long to retry") from None
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE_S_MAX)
 
     def close(self) -> None:
         self._thread.run(self.link.close())

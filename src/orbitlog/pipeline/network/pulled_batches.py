@@ -18,8 +18,9 @@ from orbitlog.formats.records.message import RECORD_BYTES_MIN
 from orbitlog.kernels.arrow_batches import ArrowDecoder
 from orbitlog.pipeline.network.cluster_session import ClusterSession
 from orbitlog.pipeline.network.queue_pulls import PulledRecords, PullPipeline
-from orbitlog.pipeline.sources.queue_scan import DataLoss, ScanRules
+from orbitlog.pipeline.sources.queue_scan import ScanRules
 from orbitlog.pipeline.sources.read_plan import QueueRange
+from orbitlog.pipeline.sources.source_errors import DataLoss
 from orbitlog.wire.bodies.heartbeat_bodies import ALL, SubscriptionData
 
 _SIZE_FIELD_BYTES = 4
@@ -38,6 +39,7 @@ class NetworkScan:
         """Yield the messages of ranges in order, with the range that each batch belongs to."""
         queues = [MessageQueue(item.topic, item.shape.broker_name, item.queue_id) for item in ranges]
         bounds = [(queue, item.start, item.stop) for queue, item in zip(queues, ranges, strict=True)]
+        self._decoder.restart()
         pipeline = PullPipeline(self._session, bounds, self._subscription)
         try:
             while (pulled := pipeline.next()) is not None:
@@ -61,6 +63,10 @@ class PulledDecoder:
         self._decoder = ArrowDecoder(columns)
         self._rules = rules
         self._tags = pa.array(rules.tags, pa.string())
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with other ranges: their numbers start at 0 again."""
         self._last = -1, -1  # number of the current range, and its last returned offset
 
     def batches(self, queue_range: QueueRange, pulled: PulledRecords) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from orbitlog.errors import BrokerRefused, NoRoute, RemotingError
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.pipeline.network.cluster_session import ClusterSession
 from orbitlog.pipeline.network.pull_pace import PullPace
-from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable
+from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 from orbitlog.wire.codes import ResponseCode
 

@@ -124,6 +124,13 @@ def use_session(spark: SparkSession) -> SparkSession:
     return spark
 
 
+def sibling_session(spark: SparkSession) -> SparkSession:
+    """Return a session of the same Spark with its own views and SQL settings."""
+    sibling = spark.newSession()
+    sibling.conf.set(_SHIPPED_MARK, spark.conf.get(_SHIPPED_MARK, "") or "")
+    return use_session(sibling)
+
+
 def _spark_finds_sources() -> bool:
     """Return whether Spark discovers data sources: it starts Python through a shell without quoting the path."""
     python = os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ.get("PYSPARK_PYTHON") or "python3"
@@ -203,6 +210,16 @@ def end_session(spark: SparkSession) -> None:
         spark.stop()
     except (Py4JError, OSError):
         return
+
+
+def has_spark_ended(spark: SparkSession) -> bool:
+    """Return whether the session cannot run anything more: Spark was stopped, or its JVM is gone."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return True
 
 
 def _cause(stderr: IO[str]) -> str:

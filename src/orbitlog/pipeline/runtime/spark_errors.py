@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 _LINE_MAX = 500
 
 
@@ -16,3 +18,10 @@ def failure_line(error: BaseException) -> str:
 def is_orbitlog_failure(error: BaseException) -> bool:
     """Return whether an Orbitlog error is the cause: a restarted query would fail the same way."""
     return any(line.strip().startswith("orbitlog.") for line in str(error).splitlines())
+
+
+def silence_sql_errors() -> None:
+    """Stop PySpark from printing errors of SQL as a line of JSON: the caller reports them."""
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)

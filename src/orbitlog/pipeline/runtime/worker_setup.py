@@ -74,6 +74,7 @@ def _run_kernels() -> None:
     from orbitlog.kernels.dispatch import DispatchScan
     from orbitlog.kernels.index_stream import EntryStream, KeyColumns, equal_entries, right_links
     from orbitlog.kernels.listed_records import ListedDecoder
+    from orbitlog.kernels.property_faults import find_zeroed
     from orbitlog.kernels.queue_sort import UnitSorter
     from orbitlog.kernels.queue_table import QueueTable
     from orbitlog.kernels.record_walk import walk_messages
@@ -86,6 +87,7 @@ def _run_kernels() -> None:
     walk_messages(segment, base_physical_offset=0)
     read_columns(segment, base_physical_offset=0)
     walk_in_splits(segment, 64, base_physical_offset=0)
+    find_zeroed(segment, 0, len(record), base_physical_offset=0)
     list(ArrowDecoder().decode(segment, base_physical_offset=0))
     derivation = Derivation(DeriveRules(), queue_file_bytes=1000, index_layout=IndexLayout(10, 20))
     derivation.add(segment, base_physical_offset=0)

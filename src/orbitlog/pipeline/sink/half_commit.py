@@ -15,7 +15,7 @@ from orbitlog.formats.records.flags import TransactionType
 from orbitlog.pipeline.network.cluster_session import ClusterSession
 from orbitlog.pipeline.sink.sink_marks import HalfMessage
 from orbitlog.pipeline.sink.stored_check import StoredCheck
-from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable
+from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.send_headers import EndTransactionRequest
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from orbitlog.client.connection.routes import Route
@@ -26,10 +27,10 @@ from orbitlog.pipeline.network.cluster_session import ClusterSession
 from orbitlog.pipeline.network.pull_pace import PullPace
 from orbitlog.pipeline.sink.side_tables import SentRow
 from orbitlog.pipeline.sink.sink_columns import FailedRow, SinkRow
-from orbitlog.pipeline.sink.sink_marks import HalfMessage
+from orbitlog.pipeline.sink.sink_marks import BegunMark, HalfMessage
 from orbitlog.pipeline.sink.sink_options import SinkOptions
 from orbitlog.pipeline.sink.stored_check import StoredCheck
-from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable
+from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.send_headers import SendMessageResponse, SendMessageV2Request
 
@@ -58,8 +59,11 @@ class _Group:
 class RowSender:
     """Sends the rows of one task."""
 
-    def __init__(self, session: ClusterSession, options: SinkOptions, check: StoredCheck | None) -> None:
+    def __init__(
+        self, session: ClusterSession, options: SinkOptions, check: StoredCheck | None, begun: BegunMark
+    ) -> None:
         self._session = session
+        self._begun = begun
         self._options = options
         self._check = check
         self._ambiguous = StoredCheck(session)
@@ -193,10 +197,13 @@ class RowSender:
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_S_MAX)
-            await self._session.routes.freshest(group.topic, create=True)
+            # A name server that was restarted has no routes until brokers register: the known ones are kept.
+            with suppress(NoRoute):
+                await self._session.routes.freshest(group.topic, create=True)
 
     async def _request(self, queue: MessageQueue, rows: Sequence[SinkRow]) -> None:
         code, header, body = self._encoded(queue, rows)
+        self._begun.add(queue.broker_name)
         answer = await self._session.link.invoke(
             self._session.routes.address_of(queue),
             code,

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats.records import properties
+from orbitlog.pipeline.runtime.location_files import LocationFiles
 from orbitlog.pipeline.sink.row_ids import WriteIdentity
 from orbitlog.pipeline.sink.sink_columns import SIDE_PREFIX, FailedRow, SinkRow
-from orbitlog.pipeline.sink.sink_files import SinkFiles
 
 _SHOWN_MAX = 300
 
@@ -79,4 +79,4 @@ def _write_table(path: str, kind: str, identity: WriteIdentity, rows: pa.Table, 
     output = io.BytesIO()
     pq.write_table(pa.table(columns, names=[*rows.column_names, *added]), output)
     name = f"{kind}-{identity.write_id}-{identity.epoch:08d}-{identity.partition:05d}.parquet"
-    SinkFiles(path).write(name, output.getvalue())
+    LocationFiles(path).write(name, output.getvalue())

@@ -4,8 +4,8 @@
     <write id>/<epoch>/<partition>.done    after the last acknowledgement: rows, digest, half messages
     <write id>/<epoch>/committing          before the first half message of the epoch is committed
 
-A partition without a mark has sent nothing. One that was begun may have sent anything, so each row is looked up before
-it is sent. One that is done is skipped.
+A partition without a mark has sent nothing. One that was begun may have sent anything to the brokers that its mark
+names, so each row is looked up before it is sent. One that is done is skipped.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
+from orbitlog.pipeline.runtime.location_files import LocationFiles
 from orbitlog.pipeline.sink.row_ids import WriteIdentity
-from orbitlog.pipeline.sink.sink_files import SinkFiles
 
 _EPOCHS_KEPT = 2
 
@@ -49,7 +49,7 @@ class PartitionReport:
 class SinkMarks:
     """The marks of one write; without a directory nothing is recorded."""
 
-    def __init__(self, files: SinkFiles | None) -> None:
+    def __init__(self, files: LocationFiles | None) -> None:
         self._files = files
 
     def begun(self, identity: WriteIdentity) -> list[str] | None:
@@ -91,3 +91,23 @@ class SinkMarks:
         for name in self._files.names(write_id):
             if name.isdecimal() and int(name) <= epoch - _EPOCHS_KEPT:
                 self._files.delete_directory(f"{write_id}/{name}")
+
+
+def marks_at(path: str | None) -> SinkMarks:
+    """Return the marks below a directory or URI; without one nothing is recorded."""
+    return SinkMarks(None if path is None else LocationFiles(path))
+
+
+class BegunMark:
+    """The `.begun` mark of a running partition; names every broker before the first row is sent to it."""
+
+    def __init__(self, marks: SinkMarks, identity: WriteIdentity, brokers: Iterable[str]) -> None:
+        self._marks = marks
+        self._identity = identity
+        self._brokers = set(brokers)
+
+    def add(self, broker_name: str) -> None:
+        """Add a broker that was not registered when the partition began."""
+        if broker_name not in self._brokers:
+            self._brokers.add(broker_name)
+            self._marks.begin(self._identity, self._brokers)

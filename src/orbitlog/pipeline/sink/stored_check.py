@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 
 from orbitlog.client.consumer.received import decode_pulled
@@ -10,7 +11,7 @@ from orbitlog.errors import RemotingError
 from orbitlog.formats.records import properties
 from orbitlog.pipeline.network.cluster_session import ClusterSession
 from orbitlog.pipeline.sink.sink_columns import SinkRow
-from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable
+from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.consume_headers import QueryMessageRequest
 
@@ -19,25 +20,46 @@ _QUERY_SECONDS = 10.0
 _FOREVER_MS = 2**63 - 1
 _PAUSE_S = 0.5
 _GRACE_S = 3.0  # after a lost connection, how long a request may still be on its way into the log and the index
+_SETTLE_S = 3.0  # the same for the last requests of an attempt that was killed
 
 
 class StoredCheck:
     """Looks messages up at all brokers that may have them."""
 
-    def __init__(self, session: ClusterSession, brokers: Iterable[str] | None = None) -> None:
+    def __init__(self, session: ClusterSession, brokers: Iterable[str] = ()) -> None:
         self._session = session
-        self._brokers = None if brokers is None else sorted(brokers)
+        self._brokers = sorted(brokers)
         self._limit = asyncio.Semaphore(_QUERIES_AT_ONCE)
         self._addresses: list[str] | None = None
+        self._settled_at = time.monotonic() + _SETTLE_S
 
     async def missing(self, rows: Sequence[SinkRow]) -> list[SinkRow]:
-        """Return the rows that no broker has."""
+        """Return the rows that no broker has.
+
+        Requests of a killed attempt may still be in buffers of the network and of the broker, so rows that are not
+        found are looked up again some seconds after this check was created.
+        """
+        missing = await self._not_stored(rows)
+        if missing and (pause := self._settled_at - time.monotonic()) > 0:
+            await asyncio.sleep(pause)
+            missing = await self._not_stored(missing)
+        return missing
+
+    async def _not_stored(self, rows: Sequence[SinkRow]) -> list[SinkRow]:
         found = await asyncio.gather(*(self.is_stored(row.message.topic, row.message.unique_id) for row in rows))
         return [row for row, is_found in zip(rows, found, strict=True) if not is_found]
 
     async def is_stored(self, topic: str, unique_id: str) -> bool:
+        """Return whether a broker has a message; wait for brokers that do not answer."""
+        return await self._session.retried(lambda: self._ask_all(topic, unique_id))
+
+    async def _ask_all(self, topic: str, unique_id: str) -> bool:
         addresses = await self._masters()
-        return any(await asyncio.gather(*(self._has(address, topic, unique_id) for address in addresses)))
+        try:
+            return any(await asyncio.gather(*(self._has(address, topic, unique_id) for address in addresses)))
+        except RemotingError:
+            self._addresses = None  # a restarted broker may have another address
+            raise
 
     async def was_stored(self, address: str, topic: str, unique_id: str) -> bool:
         """Return whether a request that got no answer was stored; wait for it, and for the broker, if necessary."""
@@ -68,10 +90,10 @@ class StoredCheck:
         deadline = loop.time() + self._session.options.broker_timeout_s
         while True:
             registered = await self._session.admin.brokers()
-            absent = [name for name in self._brokers or () if name not in registered]
+            absent = [name for name in self._brokers if name not in registered]
             if not absent:
-                wanted = registered if self._brokers is None else self._brokers
-                self._addresses = [registered[name] for name in wanted]
+                # Also the brokers that registered later: marks name a broker before the first row is sent to it.
+                self._addresses = sorted(registered.values())
                 return self._addresses
             if loop.time() >= deadline:
                 raise BrokerUnavailable(

@@ -20,6 +20,7 @@ from orbitlog.pipeline.sink.sink_marks import PartitionReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import TaskContext
     from pyspark.sql.types import StructType
 
     from orbitlog.pipeline.sink.sink_options import SinkOptions
@@ -44,24 +45,15 @@ class TopicWriter(DataSourceArrowWriter):
         self._columns = SinkColumns(schema, options.topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        from pyspark import TaskContext
-
-        from orbitlog.pipeline.sink.partition_write import write_partition
-
-        context = TaskContext.get()
-        assert context is not None
-        identity = WriteIdentity(self._options.write_id, 0, context.partitionId())
-        is_retry = context.attemptNumber() > 0
-        report = write_partition(self._options, self._columns, identity, iterator, is_retry=is_retry)
-        return SinkCommit(identity.write_id, 0, report)
+        return _write(self._options, self._columns, iterator, _task(), self._options.write_id, epoch=0)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        from orbitlog.pipeline.sink.partition_write import commit_write
+        from orbitlog.pipeline.sink.epoch_commit import commit_write
 
         commit_write(self._options, self._options.write_id, 0, _reports(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        from orbitlog.pipeline.sink.partition_write import abort_write
+        from orbitlog.pipeline.sink.epoch_commit import abort_write
 
         abort_write(self._options, _reports(messages))
 
@@ -74,31 +66,48 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._columns = SinkColumns(schema, options.topic)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        from pyspark import TaskContext
-
-        from orbitlog.pipeline.sink.partition_write import write_partition
-
-        context = TaskContext.get()
-        assert context is not None
+        context = _task()
         query_id, epoch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         assert query_id is not None, "Spark sets the query id of a stream"
         assert epoch is not None, "Spark sets the batch id of a stream"
-        identity = WriteIdentity(query_id, int(epoch), context.partitionId())
-        is_retry = context.attemptNumber() > 0
-        report = write_partition(self._options, self._columns, identity, iterator, is_retry=is_retry)
-        return SinkCommit(identity.write_id, identity.epoch, report)
+        return _write(self._options, self._columns, iterator, context, query_id, epoch=int(epoch))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        from orbitlog.pipeline.sink.partition_write import commit_write
+        from orbitlog.pipeline.sink.epoch_commit import commit_write
 
         write_id = next((message.write_id for message in messages if isinstance(message, SinkCommit)), None)
         if write_id is not None:
             commit_write(self._options, write_id, batchId, _reports(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        from orbitlog.pipeline.sink.partition_write import abort_write
+        from orbitlog.pipeline.sink.epoch_commit import abort_write
 
         abort_write(self._options, _reports(messages))
+
+
+def _task() -> TaskContext:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context
+
+
+def _write(
+    options: SinkOptions,
+    columns: SinkColumns,
+    rows: Iterator[pa.RecordBatch],
+    context: TaskContext,
+    write_id: str,
+    *,
+    epoch: int,
+) -> SinkCommit:
+    """Write the rows of the running task."""
+    from orbitlog.pipeline.sink.partition_write import write_partition
+
+    identity = WriteIdentity(write_id, epoch, context.partitionId())
+    report = write_partition(options, columns, identity, rows, is_retry=context.attemptNumber() > 0)
+    return SinkCommit(write_id, epoch, report)
 
 
 def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[PartitionReport]:

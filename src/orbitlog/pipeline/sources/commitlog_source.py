@@ -167,7 +167,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        from orbitlog.pipeline.sources.queue_scan import DataLoss
+        from orbitlog.pipeline.sources.source_errors import DataLoss
 
         bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         end: dict[str, Any] = dict(start)

@@ -19,7 +19,7 @@ from orbitlog.jobs.log_splits import plan_splits, prove_splits
 from orbitlog.kernels.record_walk import SourceBytes, Stop
 from orbitlog.kernels.splits import Split, walk_split
 from orbitlog.pipeline.sources.broker_stores import OptionError
-from orbitlog.pipeline.sources.queue_scan import DataLoss
+from orbitlog.pipeline.sources.source_errors import DataLoss
 from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot
 from orbitlog.storefiles.store_files import OffsetFile
 

@@ -6,13 +6,14 @@ A query for one topic reads its ConsumeQueues, any other query the log. Only col
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError, log_path_options
 from orbitlog.pipeline.sources.message_columns import MESSAGE_COLUMNS
+from orbitlog.pipeline.sources.restricted_sql import require_reading_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,8 +63,12 @@ def messages_frame(
     stores: Sequence[BrokerStore],
     wanted: MessageFilter | None = None,
     columns: Sequence[str] | None = None,
+    cluster: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Return messages of stores with the given columns (None: all)."""
+    """Return messages of stores with the given columns (None: all).
+
+    `cluster` has the options of a connection: then the topic of the filter is read from that cluster instead.
+    """
     from pyspark.sql import functions as F
 
     from orbitlog.pipeline.sources.commitlog_source import CommitLogSource
@@ -73,9 +78,14 @@ def messages_frame(
     chosen = list(MESSAGE_COLUMNS) if columns is None else list(columns)
     needed = list(dict.fromkeys((*chosen, *_filter_columns(wanted))))
     schema = ", ".join(f"{name} {MESSAGE_COLUMNS[name].kind}" for name in needed)
-    paths = ",".join(f"{store.broker_name}={store.root}" for store in stores)
-    reader = spark.read.format((CommitLogSource if wanted.topic is None else TopicSource).name())
-    reader = reader.schema(schema).option("storePath", paths).options(**log_path_options(stores))
+    reader = spark.read.format((CommitLogSource if wanted.topic is None else TopicSource).name()).schema(schema)
+    if cluster is None:
+        paths = ",".join(f"{store.broker_name}={store.root}" for store in stores)
+        reader = reader.option("storePath", paths).options(**log_path_options(stores))
+    elif wanted.topic is None:
+        raise OptionError("a query over a cluster needs a topic")
+    else:
+        reader = reader.options(**cluster)
     frame = (reader if wanted.topic is None else reader.option("subscribe", wanted.topic)).load()
     if wanted.from_ms is not None:
         frame = frame.where(F.col("storeTimestamp") >= F.lit(_instant(wanted.from_ms)))
@@ -109,10 +119,18 @@ def _instant(milliseconds: int) -> datetime:
 
 
 def query_sql(
-    spark: SparkSession, stores: Sequence[BrokerStore], sql: str, wanted: MessageFilter | None = None
+    spark: SparkSession,
+    stores: Sequence[BrokerStore],
+    sql: str,
+    wanted: MessageFilter | None = None,
+    *,
+    cluster: Mapping[str, str] | None = None,
+    is_restricted: bool = False,
 ) -> DataFrame:
-    """Run SQL over the view `messages`."""
-    messages_frame(spark, stores, wanted, columns_named(sql)).createOrReplaceTempView(VIEW)
+    """Run SQL over the view `messages`; raise `RefusedSql` if it is restricted and does more than read that view."""
+    if is_restricted:
+        require_reading_sql(spark, sql, VIEW)
+    messages_frame(spark, stores, wanted, columns_named(sql), cluster).createOrReplaceTempView(VIEW)
     return spark.sql(sql)
 
 

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.java import INT_MAX, INT_MIN, string_hash
@@ -27,6 +26,7 @@ from orbitlog.kernels.listed_records import ListedDecoder
 from orbitlog.kernels.row_dtypes import QUEUE_UNIT_DTYPE
 from orbitlog.pipeline.sources.read_plan import QueueRange, StoreShape
 from orbitlog.pipeline.sources.rocksdb_queue import adjacent_units
+from orbitlog.pipeline.sources.source_errors import DataLoss
 from orbitlog.storefiles.confined.regular_files import open_below
 from orbitlog.storefiles.rocksdb.databases import open_database
 from orbitlog.storefiles.rocksdb.rocksdb_queues import queue_database
@@ -35,14 +35,6 @@ from orbitlog.storefiles.store_paths import StorePaths
 # Columns that identify a record: they must match the queue unit that points to it.
 _UNITS_READ_AT_ONCE = 65_536
 IDENTITY_COLUMNS = ("topic", "queue_id", "queue_offset")
-
-
-class DataLoss(OrbitlogError):
-    """Requested messages were deleted or are damaged."""
-
-
-class BrokerUnavailable(OrbitlogError):
-    """No broker of a group answers, or none has the requested messages yet; a later attempt may succeed."""
 
 
 @dataclass(frozen=True, slots=True)

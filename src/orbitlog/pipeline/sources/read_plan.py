@@ -13,7 +13,7 @@ from itertools import compress, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orbitlog.pipeline.sources.broker_stores import BrokerStore
+from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError
 from orbitlog.pipeline.sources.topic_offsets import Offsets, QueueKey
 from orbitlog.storefiles.store_paths import StorePaths
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TASK_MESSAGES = 200_000
 TASK_MESSAGES_MAX = 1_000_000
+MESSAGES_MAX = 20_000_000_000
+"""Messages of one plan, 100,000 tasks: a server or store that states senseless offsets must not fill the memory."""
 _PIECE_MESSAGES_MIN = 4096  # the overhead of a piece equals some hundred messages
 # On two cores, five tasks take as long as six, and thirteen as long as fourteen: larger counts are multiples of four.
 _FEW, _IN_FOURS = 2, 4
@@ -92,6 +94,13 @@ def plan_ranges(
 def plan_tasks(ranges: Sequence[QueueRange], partitions_min: int | None = None) -> list[tuple[QueueRange, ...]]:
     """Divide ranges into tasks, at least about `partitions_min` of them."""
     total = sum(queue_range.message_count for queue_range in ranges)
+    if total > MESSAGES_MAX:
+        longest = max(ranges, key=lambda queue_range: queue_range.message_count)
+        raise OptionError(
+            f"the query covers {total} messages, at most {MESSAGES_MAX} are planned at once; the longest range is"
+            f" {longest.start} to {longest.stop} of queue {longest.queue_id} of {longest.topic} at"
+            f" {longest.shape.broker_name}: check these offsets, or set startingOffsets and endingOffsets"
+        )
     task_messages, piece_max = TASK_MESSAGES, TASK_MESSAGES_MAX
     if partitions_min:
         task_messages = piece_max = max(min(total // partitions_min, TASK_MESSAGES_MAX), 1)

@@ -179,7 +179,7 @@ class TopicOptions:
 
     stores: tuple[BrokerStore, ...]
     cluster: ClusterOptions | None
-    """The cluster to read over the network; None if stores are read."""
+    """The cluster to read over the network; with stores, what these do not have. None if only stores are read."""
     sql: str | None
     subscription: Subscription
     start: Position
@@ -200,7 +200,7 @@ class TopicOptions:
 def parse_topic_options(options: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
     reader = OptionReader(options, TOPIC_OPTIONS)
     cluster = _cluster(reader)
-    stores = () if cluster is not None else reader.stores()
+    stores = reader.stores() if cluster is None or reader.has("storePath") else ()
     # The brokers of a cluster are known only when it is asked: None accepts every name.
     brokers = [store.broker_name for store in stores] if cluster is None else None
     if is_stream:
@@ -239,20 +239,25 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool) -> Topic
     )
 
 
-_STORE_ONLY = ("storePath", "path", "config", *LOG_PATH_SETTINGS)
+_OF_STORE_PATH = ("config", *LOG_PATH_SETTINGS)
 
 
 def _cluster(reader: OptionReader) -> ClusterOptions | None:
-    """Return the cluster to read, None if stores are read; raise `OptionError` if both or wrong options are given."""
+    """Return the cluster to read, None if only stores are read; raise `OptionError` for options that do not match."""
     if not reader.has("nameServer"):
         given = [name for name in (*CONNECTION_OPTIONS, *PULL_OPTIONS) if reader.has(name)]
         if given:
             raise OptionError(f"{given[0]} is for reading over the network; add nameServer=HOST:PORT, or remove it")
         return None
-    given = [name for name in _STORE_ONLY if reader.has(name)]
-    if given:
-        shown = "load(path)" if given[0] == "path" else given[0]
-        raise OptionError(f"{shown} is for reading files, but nameServer is given; give one of them")
+    if reader.has("path"):
+        raise OptionError(
+            "load(path) is for reading files, but nameServer is given; give one, or storePath=BROKER=PATH"
+        )
+    given = [name for name in _OF_STORE_PATH if reader.has(name)]
+    if given and not reader.has("storePath"):
+        raise OptionError(f"{given[0]} is for reading files, but only nameServer is given; add storePath or remove it")
+    if reader.has("sql") and reader.has("storePath"):
+        raise OptionError("sql is evaluated by brokers, but storePath is given also; give one of them")
     return parse_cluster_options(reader)
 
 

@@ -119,6 +119,17 @@ class StoreSnapshot:
         published = confirmed_to(self._root)
         return committed_end(self.files) if published is None else published
 
+    def lost_end(self) -> str | None:
+        """Return a sentence if the last files of a DLedger log are missing, which its committed end shows."""
+        if self.files.dledger_member is None or self.limit is None:
+            return None
+        # Listed after the limit was read: a live broker may have begun a file since the snapshot was made.
+        segments = list_segments(self.files.paths).segments
+        end = max((segment.base + segment.size_bytes for segment in segments), default=0)
+        if self.limit <= end:
+            return None
+        return f"the log of {self.store.broker_name} ends at {end}, before its committed end {self.limit}"
+
     @cached_property
     def log(self) -> CommitLog:
         segments = open_log_segments(self._disk, self.files.paths, self.segment_bytes, writable=False)
@@ -162,6 +173,11 @@ class StoreSnapshot:
         database = self._opened.enter_context(open_database(directory))
         return database, last_units(database)
 
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Return whether the queue has files; raise an error for a store with another kind of queue."""
+        refuse_reading(self._root, Part.QUEUES, except_for=READABLE | IN_ROCKSDB)
+        return (topic, queue_id) in self._queue_names
+
     def bounds(self, topic: str, queue_id: int) -> QueueBounds:
         queue = self._queue(topic, queue_id)
         return QueueBounds(queue.min_offset, queue.max_offset)
@@ -169,6 +185,12 @@ class StoreSnapshot:
     def unit(self, topic: str, queue_id: int, queue_offset: int) -> QueueEntry | None:
         """Return a unit of a queue or None; raise `FormatError` if it is invalid."""
         return self._queue(topic, queue_id).entry(queue_offset)
+
+    def record_at(self, topic: str, queue_id: int, queue_offset: int) -> bytes | None:
+        """Return the record of a message, None if a unit or the record is missing."""
+        entry = self._queue(topic, queue_id).entry(queue_offset)
+        record = None if entry is None else self.log.read(entry.physical_offset, entry.size_bytes)
+        return None if record is None else bytes(record)
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the offset of the first message stored at or after a time, or the end of the queue."""

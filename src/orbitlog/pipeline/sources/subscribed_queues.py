@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from orbitlog.pipeline.sources.broker_stores import OptionError
-from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable, DataLoss
 from orbitlog.pipeline.sources.rate_limit import limit_bytes
-from orbitlog.pipeline.sources.read_plan import ClusterShape, StoreShape, shape_of
+from orbitlog.pipeline.sources.read_plan import ClusterShape, QueueRange, StoreShape, plan_ranges, plan_tasks, shape_of
+from orbitlog.pipeline.sources.source_errors import BrokerUnavailable, DataLoss
 from orbitlog.pipeline.sources.source_options import Position, TopicOptions
 from orbitlog.pipeline.sources.store_snapshot import QueueBounds, StoreSnapshot, check_topics
 from orbitlog.pipeline.sources.topic_offsets import ANY_BROKER, EARLIEST, LATEST, Offsets, QueueKey
@@ -29,6 +29,8 @@ class QueueDirectory(Protocol):
     def limit_bytes(self, start: Mapping[QueueKey, int], end: Offsets, bytes_max: int) -> Offsets: ...
     def why_missing(self, key: QueueKey) -> str | None: ...
     def is_of_replica(self, key: QueueKey) -> bool: ...
+    def lost_ends(self) -> list[str]: ...
+    def placed(self, ranges: Sequence[QueueRange]) -> list[QueueRange]: ...
 
 
 class StoreQueues:
@@ -62,6 +64,12 @@ class StoreQueues:
     def is_of_replica(self, key: QueueKey) -> bool:
         return False
 
+    def lost_ends(self) -> list[str]:
+        return [lost for snapshot in self._snapshots.values() if (lost := snapshot.lost_end()) is not None]
+
+    def placed(self, ranges: Sequence[QueueRange]) -> list[QueueRange]:
+        return list(ranges)
+
 
 class SubscribedQueues:
     """The bounds of all subscribed queues, and the positions of a query in them."""
@@ -82,6 +90,11 @@ class SubscribedQueues:
     @property
     def shapes(self) -> Mapping[str, StoreShape] | Mapping[str, ClusterShape]:
         return self._directory.shapes
+
+    def plan(self, start: Mapping[QueueKey, int], end: Offsets) -> list[tuple[QueueRange, ...]]:
+        """Return the tasks that read from `start` to `end`."""
+        ranges = self._directory.placed(plan_ranges(start, end, self.shapes))
+        return plan_tasks(ranges, self._options.partitions_min)
 
     def start(self) -> Offsets:
         return self._resolve(self._options.start, "starting")
@@ -146,10 +159,12 @@ class SubscribedQueues:
     def clip_to_existing(self, start: Mapping[QueueKey, int], end: Offsets) -> tuple[Offsets, Offsets]:
         """Return the part of the range that still exists; raise `DataLoss` for the rest unless failOnDataLoss=false.
 
-        Only offsets outside of a queue's bounds are lost; offsets that a filter excludes or that have no message are
-        not.
+        Lost are offsets outside of a queue's bounds, and the end of a log without its last files. Offsets that a filter
+        excludes or that have no message are not.
         """
         kept_start, kept_end = dict(start), dict(end)
+        for sentence in self._directory.lost_ends():
+            self._lost(sentence)
         for key, stop in end.items():
             bounds = self.bounds.get(key)
             first = start.get(key, 0)
@@ -203,8 +218,20 @@ def open_subscribed_queues(options: TopicOptions, *, must_exist: bool = True) ->
         from orbitlog.pipeline.network.cluster_queues import ClusterQueues
         from orbitlog.pipeline.network.cluster_session import session_of
 
-        yield SubscribedQueues(options, ClusterQueues(options, session_of(options.cluster), must_exist=must_exist))
+        cluster = ClusterQueues(options, session_of(options.cluster), must_exist=must_exist)
+        if not options.stores:
+            yield SubscribedQueues(options, cluster)
+            return
+        from orbitlog.pipeline.network.mixed_queues import MixedQueues
+
+        with _snapshots(options) as snapshots:
+            yield SubscribedQueues(options, MixedQueues(cluster, snapshots, must_exist=must_exist))
         return
-    with ExitStack() as stack:
-        snapshots = {store.broker_name: stack.enter_context(StoreSnapshot(store)) for store in options.stores}
+    with _snapshots(options) as snapshots:
         yield SubscribedQueues(options, StoreQueues(options, snapshots))
+
+
+@contextmanager
+def _snapshots(options: TopicOptions) -> Iterator[dict[str, StoreSnapshot]]:
+    with ExitStack() as stack:
+        yield {store.broker_name: stack.enter_context(StoreSnapshot(store)) for store in options.stores}

@@ -100,7 +100,6 @@ class TopicReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         from orbitlog.pipeline.runtime.worker_setup import freeze_loaded_objects
-        from orbitlog.pipeline.sources.read_plan import plan_ranges, plan_tasks
         from orbitlog.pipeline.sources.subscribed_queues import open_subscribed_queues
 
         freeze_loaded_objects()
@@ -108,8 +107,8 @@ class TopicReader(DataSourceReader):
             start, end = queues.clip_to_existing(queues.start(), queues.end())
             for key in list(end):
                 start[key], end[key] = self._narrowed(queues, key, start[key], end[key])
-            ranges = plan_ranges(start, end, queues.shapes)
-        return [InputPartition(task) for task in plan_tasks(ranges, self._options.partitions_min)]
+            tasks = queues.plan(start, end)
+        return [InputPartition(task) for task in tasks]
 
     def _narrowed(self, queues: SubscribedQueues, key: Any, start: int, end: int) -> tuple[int, int]:
         """Return the range of a queue that the pushed filters leave."""
@@ -153,7 +152,8 @@ def read_ranges(ranges: Sequence[QueueRange], request: RowRequest) -> Iterator[p
     options = request.options
     rules = ScanRules(options.tags, options.check_crc, options.fail_on_data_loss)
     maker = RowMaker(request.schema, is_kafka=options.is_kafka, inflate=options.inflate)
-    scan = open_scan(columns_needed(maker.needs, IDENTITY_COLUMNS), rules, options.cluster, options.sql)
+    columns = columns_needed(maker.needs, IDENTITY_COLUMNS)
+    scan = open_scan(columns, rules, options.cluster, options.sql, has_stores=bool(options.stores))
     for queue_range, batch in scan.read(ranges):
         if batch.num_rows:
             yield maker.make(batch, queue_range.shape.broker_name)

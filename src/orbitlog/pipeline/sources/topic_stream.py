@@ -21,7 +21,6 @@ from pyspark.sql.streaming.datasource import (
 
 from orbitlog.pipeline.sources.message_columns import RowMaker
 from orbitlog.pipeline.sources.rate_limit import limit_offsets
-from orbitlog.pipeline.sources.read_plan import plan_ranges, plan_tasks
 from orbitlog.pipeline.sources.source_options import TopicOptions
 from orbitlog.pipeline.sources.subscribed_queues import SubscribedQueues, open_subscribed_queues
 from orbitlog.pipeline.sources.topic_offsets import Offsets, from_nested, nested
@@ -93,8 +92,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with open_subscribed_queues(self._options, must_exist=False) as queues:
             kept_start, kept_end = queues.clip_to_existing(from_nested(start), from_nested(end))
-            ranges = plan_ranges(kept_start, kept_end, queues.shapes)
-        return [InputPartition(task) for task in plan_tasks(ranges, self._options.partitions_min)]
+            tasks = queues.plan(kept_start, kept_end)
+        return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_ranges(partition.value or (), RowRequest(self._options, self._schema))

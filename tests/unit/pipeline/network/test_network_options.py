@@ -43,8 +43,9 @@ def test_assignment_without_a_broker_holds_for_all() -> None:
 WRONG = [
     ({"nameServer": "h:99999"}, "nameServer: 'h:99999' is not a valid host:port address"),
     ({"nameServer": ""}, "nameServer: '' contains no name server"),
-    ({"storePath": "/s"}, "storePath is for reading files, but nameServer is given"),
-    ({"config": "/c"}, "config is for reading files"),
+    ({"path": "/s"}, "load(path) is for reading files, but nameServer is given"),
+    ({"config": "/s"}, "config is for reading files, but only nameServer is given; add storePath"),
+    ({"storePath": "/s", "sql": "a > 1"}, "sql is evaluated by brokers, but storePath is given also"),
     ({"accessKey": "k"}, "accessKey is given without secretKey"),
     ({"secretKey": "k"}, "secretKey is given without accessKey"),
     ({"securityToken": "t"}, "securityToken is given without accessKey"),

@@ -9,8 +9,9 @@ pytest.importorskip("pyarrow")
 from orbitlog.formats.records.message import encode_message, make_message
 from orbitlog.pipeline.network.pulled_batches import PulledDecoder
 from orbitlog.pipeline.network.queue_pulls import LostOffsets, PulledRecords
-from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, DataLoss, ScanRules
+from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, ScanRules
 from orbitlog.pipeline.sources.read_plan import ClusterShape, QueueRange
+from orbitlog.pipeline.sources.source_errors import DataLoss
 
 RANGE = QueueRange(ClusterShape("a"), "T", 2, 10, 20)
 

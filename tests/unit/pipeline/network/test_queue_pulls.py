@@ -16,7 +16,7 @@ from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.pipeline.network import queue_pulls
 from orbitlog.pipeline.network.network_options import ClusterOptions
 from orbitlog.pipeline.network.queue_pulls import PulledRecords, PullPipeline, WindowCutter
-from orbitlog.pipeline.sources.queue_scan import BrokerUnavailable
+from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 from orbitlog.wire.codes import ResponseCode
 

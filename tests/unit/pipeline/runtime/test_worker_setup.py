@@ -43,7 +43,7 @@ import orbitlog.kernels
 from orbitlog.pipeline.runtime.worker_setup import _run_kernels
 
 _run_kernels()
-for module in pkgutil.iter_modules(orbitlog.kernels.__path__, "orbitlog.kernels."):
+for module in pkgutil.walk_packages(orbitlog.kernels.__path__, "orbitlog.kernels."):
     for name, value in vars(importlib.import_module(module.name)).items():
         is_kernel = isinstance(value, Dispatcher) and not isinstance(value._cache, NullCache)
         if is_kernel and value.__module__ == module.name and not value.signatures:

@@ -81,7 +81,7 @@ WRONG = [
     ({"subscibe": "T"}, "unknown option 'subscibe'; did you mean subscribe?"),
     ({"frobnicate": "1"}, "unknown option 'frobnicate'; available: storePath"),
     ({"subscribePattern": "T"}, "exactly one of subscribe, subscribePattern and assign"),
-    ({"nameServer": "h:9876"}, "storePath is for reading files, but nameServer is given"),
+    ({"nameServer": "h:9876", "path": "/s"}, "load(path) is for reading files, but nameServer is given"),
     ({"startingOffsets": "latest"}, "would read nothing in a batch"),
     ({"startingOffsets": '{"T":{"0":-1}}'}, "would read nothing in a batch"),
     ({"endingOffsets": "earliest"}, "would read nothing"),

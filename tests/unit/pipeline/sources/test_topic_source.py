@@ -23,7 +23,7 @@ from orbitlog.formats.records.message import make_message
 from orbitlog.pipeline.sources.broker_stores import OptionError
 from orbitlog.pipeline.sources.commitlog_source import CommitLogSource
 from orbitlog.pipeline.sources.message_columns import BodyError
-from orbitlog.pipeline.sources.queue_scan import DataLoss
+from orbitlog.pipeline.sources.source_errors import DataLoss
 from orbitlog.pipeline.sources.topic_source import TopicSource
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore

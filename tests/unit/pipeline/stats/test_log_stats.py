@@ -16,7 +16,7 @@ from orbitlog.formats import names
 from orbitlog.formats.records.message import make_message
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.pipeline.sources.broker_stores import BrokerStore
-from orbitlog.pipeline.sources.queue_scan import DataLoss
+from orbitlog.pipeline.sources.source_errors import DataLoss
 from orbitlog.pipeline.stats.consumer_lag import read_progress
 from orbitlog.pipeline.stats.log_stats import count_logs
 from orbitlog.pipeline.stats.stats_job import TABLES, store_statistics

@@ -1,0 +1,171 @@
+"""Exports, replays and marks on an S3 server, and tables of a catalog: the same rows as in a local directory."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("moto")
+
+import pyarrow as pa
+import pyarrow.dataset
+from pyarrow import fs
+from pyspark.sql import types as T
+
+from orbitlog.jobs.local_runner import run_here
+from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
+from orbitlog.pipeline.export.export_plan import ExportError
+from orbitlog.pipeline.export.iceberg_export import IcebergCatalog, latest_metadata
+from orbitlog.pipeline.export.parquet_export import ParquetTable
+from orbitlog.pipeline.network.cluster_session import close_sessions
+from orbitlog.pipeline.network.network_options import ClusterOptions, parse_cluster_options
+from orbitlog.pipeline.runtime.location_files import LocationFiles
+from orbitlog.pipeline.sink.partition_write import write_partition
+from orbitlog.pipeline.sink.row_ids import WriteIdentity
+from orbitlog.pipeline.sink.sink_columns import SinkColumns
+from orbitlog.pipeline.sink.sink_options import parse_sink_options
+from orbitlog.pipeline.sources.source_options import TOPIC_OPTIONS, OptionReader
+from orbitlog.testing.running_broker import RunningBroker
+
+TOPIC, BUCKET, MESSAGES = "Orders", "lake", 30
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """An S3 server in a process of its own: some calls of delta-rs hold the interpreter's lock while they wait."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            address = f"http://127.0.0.1:{port}"
+            while not _answers(address):
+                assert server.poll() is None
+                time.sleep(0.05)
+            yield address
+        finally:
+            server.kill()
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/moto-api/", timeout=30):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def object_store(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    settings = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    settings |= {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true", "AWS_EC2_METADATA_DISABLED": "true"}
+    for name, text in settings.items():
+        monkeypatch.setenv(name, text)
+    files = fs.S3FileSystem(endpoint_override=endpoint, region="us-east-1", allow_bucket_creation=True)
+    files.create_dir(BUCKET)
+    yield files
+    close_sessions()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path_factory.mktemp("store")) as running:
+        with running.connect() as mq:
+            for number in range(MESSAGES):
+                mq.send(TOPIC, f"body {number}")
+        yield running
+
+
+def cluster(broker: RunningBroker) -> ClusterOptions:
+    return parse_cluster_options(OptionReader({"nameServer": broker.address}, TOPIC_OPTIONS))
+
+
+def rows_of(target: str, table_format: str, files: Any, endpoint: str) -> list[bytes]:
+    """Read a table with an independent reader."""
+    if table_format == "delta":
+        from deltalake import DeltaTable
+
+        table = DeltaTable(target).to_pyarrow_dataset().to_table()
+    elif table_format == "iceberg":
+        from pyiceberg.table import StaticTable
+
+        properties = {"s3.endpoint": endpoint, "s3.region": "us-east-1"}
+        table = StaticTable.from_metadata(str(latest_metadata(target)), properties).scan().to_arrow()
+    else:
+        table = pa.dataset.dataset(target.removeprefix("s3://"), filesystem=files, format="parquet").to_table()
+    return sorted(table.column("body").to_pylist())
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "delta", "iceberg"])
+def test_export_to_s3_has_each_message_once_over_several_runs(
+    broker: RunningBroker, object_store: Any, endpoint: str, table_format: str
+) -> None:
+    target = f"s3://{BUCKET}/{table_format}"
+    request = ExportRequest((), TOPIC, target, table_format, batch_messages=12, check_crc=True, cluster=cluster(broker))
+    batches = list(export_topic(run_here, request))
+    assert sum(batch.messages for batch in batches) == MESSAGES
+    assert len(batches) > 1
+    assert list(export_topic(run_here, request)) == []  # nothing is new
+    assert rows_of(target, table_format, object_store, endpoint) == sorted(
+        b"body %d" % number for number in range(MESSAGES)
+    )
+    assert ExportRequest.from_text(request.as_text()) == request
+    if table_format == "parquet":
+        names = ParquetTable(target).names()
+        listed = LocationFiles(target).names(names[0].rpartition("/")[0], hidden=True)
+        assert sorted(name.rpartition("/")[2] for name in names) == listed
+    foreign = f"s3://{BUCKET}/foreign-{table_format}"
+    LocationFiles(foreign).write("notes.txt", b"mine")
+    with pytest.raises(ExportError, match="not empty"):
+        list(export_topic(run_here, ExportRequest((), TOPIC, foreign, table_format, cluster=cluster(broker))))
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_iceberg_table_of_a_sql_catalog(
+    broker: RunningBroker, tmp_path: Path, endpoint: str, *, is_remote: bool
+) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    target: Path | str = f"s3a://{BUCKET}/catalog" if is_remote else tmp_path / "lake"
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}
+    catalog = IcebergCatalog("shop.orders", tuple(properties.items()))
+    request = ExportRequest((), TOPIC, target, "iceberg", batch_messages=20, cluster=cluster(broker), catalog=catalog)
+    assert sum(batch.messages for batch in export_topic(run_here, request)) == MESSAGES
+    assert list(export_topic(run_here, request)) == []
+    # The state of another reader: a catalog of its own.
+    table = load_catalog("default", **properties, **{"s3.endpoint": endpoint, "s3.region": "us-east-1"}).load_table(
+        "shop.orders"
+    )
+    bodies = sorted(table.scan().to_arrow().column("body").to_pylist())
+    assert bodies == sorted(b"body %d" % number for number in range(MESSAGES))
+    assert ExportRequest.from_text(request.as_text()) == request
+    elsewhere = ExportRequest((), TOPIC, tmp_path / "other", "iceberg", cluster=cluster(broker), catalog=catalog)
+    with pytest.raises(ExportError, match="give that directory"):
+        list(export_topic(run_here, elsewhere))
+
+
+def test_marks_and_side_tables_of_the_sink_on_s3(broker: RunningBroker, object_store: Any) -> None:
+    options = {"nameServer": broker.address, "topic": "Marked", "markPath": f"s3a://{BUCKET}/marks", "writeId": "w"}
+    options |= {"sentRowsPath": f"s3a://{BUCKET}/sent", "failedRowsPath": f"s3a://{BUCKET}/failed"}
+    given = parse_sink_options(options, is_stream=False)
+    schema = T.StructType([T.StructField("body", T.StringType())])
+    rows = pa.RecordBatch.from_pydict({"body": ["one", "two", ""]})
+    identity = WriteIdentity("w", 0, 0)
+    report = write_partition(given, SinkColumns(schema, given.topic), identity, [rows], is_retry=False)
+    assert (report.sent, report.failed) == (2, 1)
+    repeated = write_partition(given, SinkColumns(schema, given.topic), identity, [rows], is_retry=False)
+    assert (repeated.is_repeated, repeated.sent) == (True, 2)
+    sent = pa.dataset.dataset(f"{BUCKET}/sent", filesystem=object_store, format="parquet").to_table()
+    assert sent.num_rows == 2
+    failed = pa.dataset.dataset(f"{BUCKET}/failed", filesystem=object_store, format="parquet").to_table()
+    assert failed.column("body").to_pylist() == [""]
