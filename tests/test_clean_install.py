@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from orbitlog.testing.golden import GoldenStore
+from tests.support.doctor_outcomes import outcome_of
 
 ROOT = Path(__file__).resolve().parent.parent
 # A machine without a package index cannot run this test; anything else that goes wrong is a failure.
@@ -60,7 +61,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
     sources = {"pyspark_rocketmq", "pyspark_rocketmq_commitlog"}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"orbitlog", *sources}
+    assert {top for top in tops if not top.endswith((".data", ".dist-info"))} == {"orbitlog", *sources}
     assert "orbitlog/py.typed" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert any(name.endswith("/licenses/NOTICE") for name in names)
@@ -75,15 +76,36 @@ def test_commands_start_without_any_extra(clean_bin: Path, tmp_path: Path, comma
     assert "orbitlog" in answer.stdout
 
 
-def test_a_store_can_be_read_without_any_extra(clean_bin: Path, tmp_path: Path, golden_497: GoldenStore) -> None:
-    answer = run_there(clean_bin / "orbitlog", "dump", "checkpoint", str(golden_497.store / "checkpoint"), cwd=tmp_path)
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert answer.stdout
+KINDS_OF_FILES = ("commitlog", "consumequeue", "index", "checkpoint", "config")
 
 
-def test_kernels_compile_without_any_extra(clean_bin: Path, tmp_path: Path) -> None:
-    answer = run_there(clean_bin / "python", "-W", "error", "-c", "import orbitlog.kernels.dispatch", cwd=tmp_path)
-    assert (answer.returncode, answer.stderr) == (0, "")
+def test_dump_without_any_extra_prints_the_same(clean_bin: Path, tmp_path: Path, golden_497: GoldenStore) -> None:
+    for kind in KINDS_OF_FILES:
+        command = ["dump", kind, str(golden_497.store)]
+        core = run_there(clean_bin / "orbitlog", *command, cwd=tmp_path)
+        whole = run_there(Path(sys.executable).parent / "orbitlog", *command, cwd=tmp_path)
+        assert (core.returncode, core.stderr) == (0, ""), command
+        assert core.stdout and core.stdout == whole.stdout, command
+
+
+def test_doctor_without_any_extra_makes_the_same_bytes(
+    clean_bin: Path, tmp_path: Path, golden_497: GoldenStore
+) -> None:
+    """Check, rebuild and repair of a damaged store: same findings and same files as with compiled kernels."""
+    rebuilding = [("doctor", "rebuild", "--json"), ("doctor", "check", "--json")]
+    repairing = [("doctor", "check", "--json"), ("doctor", "repair", "--apply", "--json")]
+    for is_damaged, steps in ((False, rebuilding), (True, repairing)):
+        core, whole = (
+            outcome_of([str(bin_directory / "orbitlog")], tmp_path, golden_497, steps, is_damaged=is_damaged)
+            for bin_directory in (clean_bin, Path(sys.executable).parent)
+        )
+        assert core == whole
+
+
+def test_kernels_run_without_any_extra(clean_bin: Path, tmp_path: Path) -> None:
+    script = "import orbitlog.kernels.dispatch as kernels; print(kernels.np.__name__)"
+    answer = run_there(clean_bin / "python", "-W", "error", "-c", script, cwd=tmp_path)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "orbitlog.kernels.plain.plain_numpy\n", "")
 
 
 def test_first_minute_goes_as_the_readme_states(clean_bin: Path, tmp_path: Path) -> None:
@@ -106,10 +128,12 @@ def test_first_minute_goes_as_the_readme_states(clean_bin: Path, tmp_path: Path)
     assert answer.stdout.startswith("hello\n[<Received ")
 
 
-@pytest.mark.parametrize("extra", ["spark", "lake", "dev"])
+@pytest.mark.parametrize("extra", ["fast", "spark", "lake", "dev"])
 def test_nothing_of_an_extra_came_along(clean_bin: Path, tmp_path: Path, extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for requirement in project["optional-dependencies"][extra]:
         distribution = re.split(r"[^\w-]", requirement)[0]
+        if distribution == project["name"]:
+            continue  # an extra that includes another one
         answer = run_there(clean_bin / "python", "-m", "pip", "show", distribution, cwd=tmp_path)
         assert answer.returncode != 0, f"{distribution} is installed, though only {extra!r} asks for it"

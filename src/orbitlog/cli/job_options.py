@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,8 +25,12 @@ FINDING_FIELDS = (
 _SPLIT_BYTES_MIN = 64 * 1024
 _SPLIT_BYTES_DEFAULT = 128 * 1024 * 1024
 
+SERVER, SOCKET_PREFIX = "server", "unix:"
 master_option = click.option(
-    "--master", default="local[*]", show_default=True, help="Spark master: local[N], or the URL of a cluster."
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Spark master: local[N], the URL of a cluster, or `server` for the session of `pipeline serve`.",
 )
 split_option = click.option(
     "--split-bytes",
@@ -36,11 +41,27 @@ split_option = click.option(
 )
 
 
+class HeldSession:
+    """The session of a process that runs many commands, `pipeline serve`; None in all others."""
+
+    spark: Any = None
+
+
+def for_workers(path: Path) -> Path:
+    """Return a path that workers understand: those of a server have its directory, not the command's."""
+    return path if HeldSession.spark is None else path.absolute()
+
+
 @contextmanager
 def spark_session(master: str, command: str, *, only_tasks: bool = False) -> Iterator[Any]:
-    """Start Spark for one command, and stop it when the block ends."""
-    from orbitlog.pipeline.runtime.session import build_session, end_session
+    """Start Spark for one command and stop it when the block ends, or use the session that this process holds."""
+    from orbitlog.pipeline.runtime.session import build_session, end_session, sibling_session
 
+    if HeldSession.spark is not None:
+        yield sibling_session(HeldSession.spark)
+        return
+    if master == SERVER or master.startswith(SOCKET_PREFIX):
+        raise click.UsageError(f"--master {master} is for pipeline commands other than dispatch and serve")
     spark = build_session(master, app_name=f"orbitlog {command}", only_tasks=only_tasks)
     try:
         yield spark

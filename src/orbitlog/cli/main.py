@@ -56,6 +56,8 @@ class OrbitlogGroup(LazyGroup):
             raise _as_sentence(error) from error
         except OrbitlogError as error:
             raise Problem(str(error)) from error
+        except ModuleNotFoundError as error:
+            raise _as_advice(error, ctx.invoked_subcommand) from error
         except BrokenPipeError:
             _forget_output()
             raise click.exceptions.Exit(0) from None
@@ -74,6 +76,14 @@ def _as_sentence(error: click.UsageError) -> click.ClickException:
         return WrongUse(sentence)  # it already names the remedy
     path = error.ctx.command_path if error.ctx is not None else "orbitlog"
     return WrongUse(f"{sentence}; see `{path} --help`")
+
+
+def _as_advice(error: ModuleNotFoundError, command: str | None) -> Exception:
+    """Return the problem that names the missing extra; the error itself if it is a defect."""
+    from orbitlog.cli.missing_extras import describe_missing
+
+    advice = describe_missing(error, command)
+    return Problem(advice) if advice is not None else error
 
 
 def _describe(error: OSError) -> str:
@@ -207,6 +217,12 @@ def main() -> None:
     """Run the command line; never returns."""
     # Objects from imports live until exit: collecting garbage among them takes a tenth of the start-up time.
     gc.set_threshold(_COLLECT_AFTER_OBJECTS)
+    prepare_streams()
+    cli.main(prog_name="orbitlog")
+
+
+def prepare_streams() -> None:
+    """Make stdout and stderr safe for text from outside."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names and bodies come from files: characters that the terminal cannot encode are escaped instead of an
@@ -216,4 +232,3 @@ def main() -> None:
         from orbitlog.cli.output.terminal import protect_terminal  # scripts, which have no terminal, start without it
 
         protect_terminal()
-    cli.main(prog_name="orbitlog")

@@ -74,6 +74,7 @@ def command(
 
         from orbitlog.client.sampling.cluster_sampler import ClusterSampler, SamplerLimits
         from orbitlog.client.sampling.exporter_families import ExporterFamilies
+        from orbitlog.observe.conditions import Conditions
         from orbitlog.observe.exposition import Exposition
         from orbitlog.observe.http_listener import HttpListener
         from orbitlog.observe.pages import metrics_and_health
@@ -83,7 +84,7 @@ def command(
         await _run_round(sampler, families)  # a wrong address ends the command here
         problems: list[str] = []
         exposition = Exposition((families.read,), "", max_series)
-        listener = HttpListener(metrics_and_health(exposition, lambda: problems), host, port)
+        listener = HttpListener(metrics_and_health(exposition, lambda: problems, Conditions()), host, port)
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -11,10 +11,13 @@ _SUBJECT = need("s", "subject", "the subject: User:name")
 _USERNAME = need("u", "username", "the user")
 
 
-def _verb(module: str, name: str, help_text: str, *flags: Flag) -> Verb:
+_AT_BROKER = (BROKER_OR, OR_CLUSTER)
+_BETWEEN = (need("f", "fromBroker", "broker to copy from"), need("t", "toBroker", "broker to copy to"))
+
+
+def _verb(module: str, name: str, help_text: str, *flags: Flag, at: tuple[Flag, ...] = _AT_BROKER) -> Verb:
     function = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    where = (BROKER_OR, OR_CLUSTER)
-    return Verb(name, help_text, f"{module}:{function}", "-", (*where, *flags))
+    return Verb(name, help_text, f"{module}:{function}", "-", (*at, *flags))
 
 
 _access = partial(_verb, "orbitlog.cli.mqadmin.mq_access")
@@ -48,6 +51,14 @@ _USERS = (
     _access(
         *("listAcl", "List policies.", Flag("s", "subject", "only subjects that contain this text")),
         Flag("r", "resource", "only resources that contain this text"),
+    ),
+    _access(
+        *("copyUser", "Copy users from one broker to another.", Flag("u", "usernames", "only these users")),
+        at=_BETWEEN,
+    ),
+    _access(
+        *("copyAcl", "Copy policies from one broker to another.", Flag("s", "subjects", "only these subjects")),
+        at=_BETWEEN,
     ),
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from orbitlog.cli.mqadmin.verb_flags import FlagValues
-from orbitlog.cli.mqadmin.verb_session import VerbSession
+from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession
 from orbitlog.client.admin.access_admin import AccessAdmin
 
 _USER = "%-16s  %-22s  %-22s  %-22s"
@@ -119,6 +119,38 @@ async def list_acl(session: VerbSession, given: FlagValues) -> None:
     acls = [] if address is None else await admin.acls(address, given.get("s"), given.get("r"))
     if acls:
         _show_acls(session, acls)
+
+
+async def copy_user(session: VerbSession, given: FlagValues) -> None:
+    """Copy users with their passwords, which Apache's broker returns; Orbitlog returns none."""
+    admin, source, target = AccessAdmin(session.admin.link), given["f"], given["t"]
+    names = _parts(given.get("u") or "")
+    found = [await admin.user(source, name) for name in names] if names else await admin.users(source)
+    for user in found:
+        if user is None:
+            continue
+        name, password = user["username"], user.get("password")
+        if not password:
+            raise VerbFailed(f"{source} returns no passwords; create user {name} with `orbitlog mqadmin createUser`")
+        if await admin.user(target, name) is None:
+            await admin.create_user(target, name, password, user.get("userType"), user.get("userStatus"))
+        else:
+            changes = {key: user.get(key) for key in ("password", "userType", "userStatus")}
+            await admin.update_user(target, name, changes)
+        session.row("copy user of %s from %s to %s success.", name, source, target)
+
+
+async def copy_acl(session: VerbSession, given: FlagValues) -> None:
+    admin, source, target = AccessAdmin(session.admin.link), given["f"], given["t"]
+    subjects = _parts(given.get("s") or "")
+    found = [await admin.acl(source, subject) for subject in subjects] if subjects else await admin.acls(source)
+    for acl in found:
+        if acl is None:
+            continue
+        subject, policies = str(acl.get("subject")), _records(acl.get("policies"))
+        is_update = await admin.acl(target, subject) is not None
+        await admin.put_policies(target, subject, policies, is_update=is_update)
+        session.row("copy acl of %s from %s to %s success.", subject, source, target)
 
 
 def _show_acls(session: VerbSession, acls: list[dict[str, Any]]) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-_COPY = "passwords are not part of responses; create users with `orbitlog mqadmin createUser`, policies with createAcl"
-_CONTROLLER = "Orbitlog has no controller; list brokers with `orbitlog cluster list`"
+_CONTROLLER = "use Apache's mqadmin for Apache's controller; `orbitlog replica` is for groups with etcd"
 _STATIC = "Orbitlog has no static topics; create topics with `orbitlog topic create`"
 _ROCKSDB = "Orbitlog does not use RocksDB; print a broker's tables with `orbitlog dump config`"
 UNSUPPORTED = {
-    "haStatus": "`orbitlog cluster health` checks brokers; Apache's mqadmin prints the slaves of an Orbitlog master",
-    "getSyncStateSet": _CONTROLLER,
-    "getBrokerEpoch": _CONTROLLER,
     "getControllerMetaData": _CONTROLLER,
     "getControllerConfig": _CONTROLLER,
     "updateControllerConfig": _CONTROLLER,
-    "electMaster": _CONTROLLER,
     "cleanBrokerMetadata": _CONTROLLER,
     "addBroker": "Orbitlog has no broker containers; start a broker with `orbitlog broker`",
     "removeBroker": "Orbitlog has no broker containers; stop the broker's process",
@@ -38,6 +33,4 @@ UNSUPPORTED = {
     "getConsumerStatus": "use consumerStatus or `orbitlog group show --members`",
     "consumer": "use consumerStatus or `orbitlog group show --members`",
     "DecodeMessageId": "use `orbitlog message get ID`",
-    "copyUser": _COPY,
-    "copyAcl": _COPY,
 }

@@ -6,6 +6,7 @@ Imports no verb module: running one verb imports only its own.
 from __future__ import annotations
 
 from orbitlog.cli.mqadmin.access_verbs import ACCESS_VERBS
+from orbitlog.cli.mqadmin.replica_verbs import REPLICA_VERBS
 from orbitlog.cli.mqadmin.verb_flags import Flag
 from orbitlog.cli.mqadmin.verb_record import BROKER_OR, OR_CLUSTER, Verb
 from orbitlog.cli.mqadmin.verb_record import need as _need
@@ -509,7 +510,8 @@ _BROKERS = (
     ),
 )
 
-VERBS = {verb.name: verb for verb in (*_TOPICS, *_GROUPS, *_OFFSETS, *_MESSAGES, *_SENDING, *_BROKERS, *ACCESS_VERBS)}
+_ALL = (*_TOPICS, *_GROUPS, *_OFFSETS, *_MESSAGES, *_SENDING, *_BROKERS, *ACCESS_VERBS, *REPLICA_VERBS)
+VERBS = {verb.name: verb for verb in _ALL}
 
 
 def find_verb(name: str) -> Verb | None:

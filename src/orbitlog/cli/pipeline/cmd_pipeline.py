@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from orbitlog.cli.lazy_group import LazyCommand, LazyGroup
+
+if TYPE_CHECKING:
+    import click
 
 JOBS: dict[str, LazyCommand] = {
     "dispatch": LazyCommand(
@@ -26,9 +31,35 @@ JOBS: dict[str, LazyCommand] = {
         "orbitlog.cli.pipeline.pipeline_export",
         "Export a topic as a table partitioned by day, each message exactly once.",
     ),
+    "replay": LazyCommand(
+        "orbitlog.cli.pipeline.pipeline_replay",
+        "Send messages of a store or a table back into topics, each once.",
+    ),
+    "serve": LazyCommand(
+        "orbitlog.cli.pipeline.pipeline_serve",
+        "Keep one Spark session running for commands with --master server, until interrupted.",
+    ),
 }
+_OWN_PROCESS = ("dispatch", "serve")
 
-command = LazyGroup(
+
+class PipelineGroup(LazyGroup):
+    """The jobs; with `--master server` the server of `pipeline serve` runs them."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not args or args[0] not in self.table or args[0] in _OWN_PROCESS:
+            return super().resolve_command(ctx, args)
+        from orbitlog.cli.pipeline.served_command import forwarded, server_socket
+
+        path = server_socket(args[1:])
+        if path is None:
+            return super().resolve_command(ctx, args)
+        return args[0], forwarded(path, args), []
+
+
+command = PipelineGroup(
     "pipeline",
     table=JOBS,
     help="""Run Spark jobs over whole stores.

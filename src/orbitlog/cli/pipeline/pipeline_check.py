@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orbitlog.cli.job_options import JobProgress, master_option, spark_session, split_option
+from orbitlog.cli.job_options import JobProgress, for_workers, master_option, spark_session, split_option
 from orbitlog.cli.output.display_text import byte_rate
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.store_options import read_settings, report_damage, settings_options, stores_argument, warn
@@ -54,7 +54,9 @@ def command(
 
     with spark_session(master, "check", only_tasks=True) as spark, JobProgress() as progress:
         started_s = time.perf_counter()
-        results = check(spark, list(stores), settings=settings, split_bytes=split_bytes, state=state, progress=progress)
+        state = None if state is None else for_workers(state)
+        given = [for_workers(store) for store in stores]
+        results = check(spark, given, settings=settings, split_bytes=split_bytes, state=state, progress=progress)
         seconds = time.perf_counter() - started_s
     for result in results:
         if not output.is_table:

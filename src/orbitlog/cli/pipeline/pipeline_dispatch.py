@@ -33,7 +33,8 @@ def command(*, store: Path, once: bool, master: str, output: Output) -> None:
 
     The broker must offer dispatch (orbitlog up --dispatch spark). One process at a time holds the lease. It is handed
     back when the broker recalls it and when this command is interrupted or terminated; after a kill, the next holder
-    resumes at the last mark. The command exits when the broker does."""
+    resumes at the last mark. The command exits when the broker does; beside a member of a replica group,
+    when that is gone for half a minute."""
     output.check(_FIELDS)
     from orbitlog.pipeline.dispatch.dispatch_query import DispatchQuery, require_broker
 

@@ -35,11 +35,43 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float |
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def _location(_: click.Context, parameter: click.Parameter, text: str) -> Path | str:
+    """Return a local directory as a path; keep a URI as it is."""
+    if "://" in text:
+        return text
+    path = Path(text).absolute()
+    if path.is_file():
+        raise click.BadParameter(f"{text!r} is a file, not a directory", param=parameter)
+    return path
+
+
+def _properties(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = [text.partition("=") for text in given]
+    for text, (key, equals, _value) in zip(given, pairs, strict=True):
+        if not key or not equals:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE", param=parameter)
+    return tuple((key, value) for key, _equals, value in pairs)
+
+
+def _check_catalog(table_format: str, table: str | None, properties: tuple[tuple[str, str], ...]) -> None:
+    if table is None and not properties:
+        return
+    if table_format != "iceberg":
+        raise click.UsageError("--catalog and --catalog-table are for --format iceberg")
+    if table is None or not properties or not table.rpartition(".")[0]:
+        raise click.UsageError("a catalog needs --catalog-table NAMESPACE.NAME and at least one --catalog KEY=VALUE")
+
+
 @click.command("export")
 @click.argument("stores", metavar="[STORE...]", nargs=-1)
 @click.option("--topic", required=True, help="Topic to export.")
 @click.option(
-    "--to", "target", required=True, type=click.Path(file_okay=False, path_type=Path), help="Directory of the table."
+    "--to",
+    "target",
+    required=True,
+    metavar="DIRECTORY",
+    callback=_location,
+    help="Directory of the table, or its URI on an object store: s3://BUCKET/PATH.",
 )
 @click.option(
     "--format",
@@ -48,6 +80,17 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float |
     default="parquet",
     show_default=True,
     help="Table format: plain Parquet files, Delta or Iceberg.",
+)
+@click.option(
+    "--catalog-table", metavar="NAMESPACE.NAME", help="Table of an Iceberg catalog; its files are written to --to."
+)
+@click.option(
+    "--catalog",
+    "catalog_properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_properties,
+    help="Property of that catalog, as of pyiceberg: type=sql, uri=sqlite:///catalog.db; repeatable.",
 )
 @click.option(
     "--json-schema", metavar="COLUMNS", help="Split JSON bodies into columns: `id bigint, price double, note string`."
@@ -83,8 +126,10 @@ def command(
     *,
     stores: tuple[str, ...],
     topic: str,
-    target: Path,
+    target: Path | str,
     table_format: str,
+    catalog_table: str | None,
+    catalog_properties: tuple[tuple[str, str], ...],
     json_schema: str | None,
     starting: str,
     follow: bool,
@@ -108,21 +153,24 @@ def command(
     cluster = chosen_cluster(address, context_name, uses_tls=uses_tls)
     if (cluster is None) != bool(stores):
         raise click.UsageError("give the directories of stores, or a cluster with --name-server, but not both")
+    _check_catalog(table_format, catalog_table, catalog_properties)
     from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
     from orbitlog.pipeline.export.export_stream import ExportQuery
+    from orbitlog.pipeline.export.iceberg_export import IcebergCatalog
     from orbitlog.pipeline.runtime.spark_runner import runner
     from orbitlog.pipeline.sources.json_columns import parse_json_columns
 
     request = ExportRequest(
         stores=name_given_stores(stores, config_path, assignments) if stores else (),
         topic=topic,
-        target=target.absolute(),
+        target=target,
         table_format=table_format,
         json_columns=None if json_schema is None else parse_json_columns(json_schema),
         starting=starting,
         batch_messages=batch_messages,
         fail_on_data_loss=not ignore_loss,
         cluster=cluster,
+        catalog=None if catalog_table is None else IcebergCatalog(catalog_table, catalog_properties),
     )
     messages = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +47,22 @@ def name_given_stores(stores: Iterable[str], config_path: Path | None, assignmen
     return with_log_paths(name_stores(list(stores)), None, given)
 
 
+def parse_time(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """Parse a time: milliseconds, or ISO 8601 (UTC unless it has a zone)."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdecimal() and len(text) < 16:
+        return int(text)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither milliseconds nor a time such as 2026-01-31T12:00", param=parameter
+        ) from None
+    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)
+
+
 def cluster_options(command: Command) -> Command:
     """Add --name-server, --context and --tls; the command receives them as `address`, `context_name`, `uses_tls`."""
     address = click.option(
@@ -76,14 +93,14 @@ def chosen_cluster(address: str | None, context_name: str | None, *, uses_tls: b
     from orbitlog.pipeline.sources.broker_stores import OptionError
     from orbitlog.pipeline.sources.source_options import TOPIC_OPTIONS, OptionReader
 
-    options = _source_options(choose_cluster(address, context_name, uses_tls=uses_tls))
+    options = source_options_of(choose_cluster(address, context_name, uses_tls=uses_tls))
     try:
         return parse_cluster_options(OptionReader(options, TOPIC_OPTIONS))
     except OptionError as error:
         raise click.UsageError(str(error)) from error
 
 
-def _source_options(cluster: Cluster) -> dict[str, str]:
+def source_options_of(cluster: Cluster) -> dict[str, str]:
     """Return a cluster of the command line as options of the data source."""
     checks = {"full": "true", "ca": "ca", "none": "none"}
     given = {

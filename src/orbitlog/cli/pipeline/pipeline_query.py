@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from orbitlog.cli.contexts import choose_cluster
 from orbitlog.cli.job_options import master_option, spark_session
 from orbitlog.cli.main import Problem
 from orbitlog.cli.output.display_text import body_preview, byte_count, counted, local_time, printable
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.line_writer import LineWriter
 from orbitlog.cli.output.stream_table import Column, StreamTable
-from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
+from orbitlog.cli.pipeline.pipeline_options import (
+    cluster_options,
+    log_path_options,
+    name_given_stores,
+    parse_time,
+    source_options_of,
+)
 
 _SHOWN = ("topic", "queueId", "queueOffset", "tags", "keys", "storeTimestamp", "bornHost", "body")
 _ERROR_CHARACTERS_MAX = 300
@@ -24,32 +31,20 @@ _ERROR_CHARACTERS_MAX = 300
 # Frames and rows are `Any` here: only the pipeline knows Spark's types.
 
 
-def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Parse a time: milliseconds, or ISO 8601 (UTC unless it has a zone)."""
-    if text is None:
-        return None
-    if text.isascii() and text.isdecimal() and len(text) < 16:
-        return int(text)
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither milliseconds nor a time such as 2026-01-31T12:00", param=parameter
-        ) from None
-    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
-    return int(aware.timestamp() * 1000)
-
-
 @click.command("query")
-@click.argument("stores", metavar="STORE...", nargs=-1, required=True)
+@click.argument("stores", metavar="[STORE...]", nargs=-1)
 @click.option("--sql", help="SQL over the view `messages`: select topic, count(*) from messages group by 1.")
-@click.option("--topic", help="Only this topic, read through its queues.")
+@click.option("--restricted", is_flag=True, help="Refuse SQL that does more than read the view `messages`.")
+@click.option("--topic", help="Only this topic, read through its queues; needed for a cluster.")
 @click.option("--key", help="Only messages with this key or unique key.")
-@click.option("--from", "from_ms", callback=_time, metavar="TIME", help="Only messages stored at or after this time.")
-@click.option("--to", "to_ms", callback=_time, metavar="TIME", help="Only messages stored before this time.")
+@click.option(
+    "--from", "from_ms", callback=parse_time, metavar="TIME", help="Only messages stored at or after this time."
+)
+@click.option("--to", "to_ms", callback=parse_time, metavar="TIME", help="Only messages stored before this time.")
 @click.option("--contains", metavar="TEXT", help="Only messages whose body contains this text.")
 @click.option("--limit", type=click.IntRange(min=0), help="Maximum number of rows.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the rows as Parquet into this new directory.")
+@cluster_options
 @master_option
 @log_path_options
 @output_options
@@ -57,6 +52,7 @@ def command(
     *,
     stores: tuple[str, ...],
     sql: str | None,
+    restricted: bool,
     topic: str | None,
     key: str | None,
     from_ms: int | None,
@@ -64,6 +60,9 @@ def command(
     contains: str | None,
     limit: int | None,
     out: Path | None,
+    address: str | None,
+    context_name: str | None,
+    uses_tls: bool,
     master: str,
     config_path: Path | None,
     assignments: tuple[str, ...],
@@ -71,20 +70,24 @@ def command(
 ) -> None:
     """Find messages by topic, key, time or content, or with SQL.
 
-    STORE is a broker's storePathRootDir, or name=PATH to name it. Times are ISO 8601 (UTC) or milliseconds."""
+    STORE is a broker's storePathRootDir, or name=PATH to name it. With --name-server or --context, --topic is read from
+    that cluster instead. Times are ISO 8601 (UTC) or milliseconds."""
     from orbitlog.pipeline.sources.message_query import MessageFilter, as_json_rows, messages_frame, query_sql
 
     if out is not None and out.exists():
         raise click.UsageError(f"{out} exists; give a new directory")
-    named = name_given_stores(stores, config_path, assignments)
+    cluster = _cluster(address, context_name, uses_tls=uses_tls, topic=topic)
+    if bool(stores) == (cluster is not None):
+        raise click.UsageError("give stores, or a cluster with --name-server or --context and its --topic")
+    named = name_given_stores(stores, config_path, assignments) if stores else ()
     wanted = MessageFilter(topic, key, from_ms, to_ms, contains)
     with spark_session(master, "query") as spark, _SparkErrors():
         if sql is not None:
-            frame = query_sql(spark, named, sql, wanted)
+            frame = query_sql(spark, named, sql, wanted, cluster=cluster, is_restricted=restricted)
         elif not output.is_table or out is not None:
-            frame = messages_frame(spark, named, wanted)
+            frame = messages_frame(spark, named, wanted, cluster=cluster)
         else:
-            frame = messages_frame(spark, named, wanted, _SHOWN)
+            frame = messages_frame(spark, named, wanted, _SHOWN, cluster)
         if limit is not None:
             frame = frame.limit(limit)
         if out is not None:
@@ -97,11 +100,24 @@ def command(
             _write_messages(frame)
 
 
+def _cluster(
+    address: str | None, context_name: str | None, *, uses_tls: bool, topic: str | None
+) -> dict[str, str] | None:
+    """Return the source options of the cluster that is given; None if none is."""
+    if address is None and context_name is None:
+        return None
+    if topic is None:
+        raise click.UsageError("a query over a cluster needs --topic")
+    return source_options_of(choose_cluster(address, context_name, uses_tls=uses_tls))
+
+
 class _SparkErrors:
     """Turns an exception of Spark into one sentence: the line with the cause."""
 
     def __enter__(self) -> None:
-        return None
+        from orbitlog.pipeline.runtime.spark_errors import silence_sql_errors
+
+        silence_sql_errors()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if error is None or not type(error).__module__.startswith(("pyspark", "py4j")):

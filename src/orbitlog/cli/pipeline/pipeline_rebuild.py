@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orbitlog.cli.job_options import REBUILD_FIELDS, JobProgress, master_option, spark_session, split_option
+from orbitlog.cli.job_options import (
+    REBUILD_FIELDS,
+    JobProgress,
+    for_workers,
+    master_option,
+    spark_session,
+    split_option,
+)
 from orbitlog.cli.output.display_text import byte_rate
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.store_options import read_settings, report_damage, settings_options, stores_argument
@@ -57,8 +64,8 @@ def command(
         started_s = time.perf_counter()
         results = rebuild(
             spark,
-            list(stores),
-            out=out,
+            [for_workers(store) for store in stores],
+            out=None if out is None else for_workers(out),
             settings=settings,
             split_bytes=split_bytes,
             check_crc=not no_crc,

@@ -11,7 +11,7 @@ import click
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
-from orbitlog.broker.runtime.replication_settings import COORDINATOR
+from orbitlog.broker.runtime.replication_settings import CONTROLLER_MODE
 from orbitlog.cli.serve.serving import (
     RecoveryProgress,
     ServerLog,
@@ -20,6 +20,8 @@ from orbitlog.cli.serve.serving import (
     json_option,
     log_format_option,
     log_settings,
+    log_texts,
+    log_to_option,
     metrics_fact,
     metrics_port_option,
     metrics_texts,
@@ -30,6 +32,7 @@ from orbitlog.cli.serve.serving import (
     show_settings,
     store_of,
 )
+from orbitlog.observe.metrics_settings import LOG_FORMAT, LOG_TO
 
 if TYPE_CHECKING:
     from orbitlog.broker.replicas.replica_node import ReplicaNode
@@ -38,8 +41,8 @@ if TYPE_CHECKING:
 class _ServedBroker:
     def __init__(self, settings: BrokerSettings, root: Path, server_log: ServerLog) -> None:
         self._root = root
-        self._log_path = server_log.path
-        self._broker = _make_broker(settings, root, RecoveryProgress(server_log.open))
+        self._log = server_log
+        self._broker = _make_broker(settings, root, RecoveryProgress())
         server_log.open()
 
     async def start(self) -> Mapping[str, str]:
@@ -49,7 +52,7 @@ class _ServedBroker:
             "broker": joined(self._broker.address),
             **({} if meters is None else metrics_fact(meters.address)),
             "store": str(self._root),
-            "log": str(self._log_path),
+            **self._log.fact,
         }
 
     async def stop(self) -> None:
@@ -58,8 +61,12 @@ class _ServedBroker:
 
 def _make_broker(settings: BrokerSettings, root: Path, progress: RecoveryProgress) -> Broker | ReplicaNode:
     """Return a broker, or the member of a replica group that runs one."""
-    if not settings[COORDINATOR]:
+    if not settings.is_group_member:
         return Broker(settings, root, progress=progress)
+    if settings[CONTROLLER_MODE]:
+        from orbitlog.broker.replicas.controlled_node import ControlledNode
+
+        return ControlledNode(settings, root, progress=progress)
     from orbitlog.broker.replicas.replica_node import ReplicaNode
 
     return ReplicaNode(settings, root, progress=progress)
@@ -85,6 +92,7 @@ def _make_broker(settings: BrokerSettings, root: Path, progress: RecoveryProgres
 @metrics_port_option
 @set_option
 @log_format_option
+@log_to_option
 @print_settings_option
 @json_option
 def command(
@@ -96,22 +104,24 @@ def command(
     port: int | None,
     metrics_port: int | None,
     assignments: tuple[str, ...],
-    log_format: str,
+    log_format: str | None,
+    log_to: str | None,
     print_settings: bool,
     as_json: bool,
 ) -> None:
     given = {
         keys.NAME_SERVERS.key: name_servers,
-        keys.STORE_ROOT.key: None if root is None else str(root.expanduser()),
+        keys.STORE_ROOT.key: None if root is None else str(root.expanduser().absolute()),
         keys.BIND_ADDRESS.key: host,
         keys.LISTEN_PORT.key: None if port is None else str(port),
         **metrics_texts(metrics_port),
+        **log_texts(log_format, log_to),
     }
     settings = read_broker_settings(config_path, assignments, given)
     if print_settings:
         show_settings(settings)
         return
     root = store_of(settings, config_path)
-    server_log = ServerLog(root / "logs", "broker", log_format)
+    server_log = ServerLog(root / "logs", "broker", settings[LOG_FORMAT], settings[LOG_TO])
     log_settings(settings)
     serve(lambda: _ServedBroker(settings, root, server_log), as_json=as_json)

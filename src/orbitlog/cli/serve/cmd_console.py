@@ -16,6 +16,7 @@ from orbitlog.cli.main import Problem, WrongUse
 from orbitlog.cli.output.log_lines import line_formatter
 from orbitlog.cli.serve.console_user_commands import user_commands
 from orbitlog.cli.serve.serving import json_option, log_format_option, serve
+from orbitlog.observe.metrics_settings import LOG_TEXT
 
 if TYPE_CHECKING:
     from orbitlog.console.console_options import ClusterChoice
@@ -44,8 +45,8 @@ def require_console_packages() -> None:
     invoke_without_command=True,
     help="""Serve the web console until interrupted: clusters, and stores without a broker.
 
-    Listens on loopback, only reads, and prints one line when browsers can connect. Beyond loopback visitors must sign
-    in; add users with `orbitlog console user add`.""",
+    Listens on loopback, only reads unless --write, and prints one line when browsers can connect. Beyond loopback
+    visitors must sign in; add users with `orbitlog console user add`.""",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Listen address; 0.0.0.0 for all interfaces.")
 @click.option(
@@ -80,6 +81,24 @@ def require_console_packages() -> None:
     help="Directory of a store to look into, without a broker; repeatable.",
 )
 @click.option(
+    "--write",
+    "may_write",
+    is_flag=True,
+    help="Allow changes: operators and admins see their forms. Without users the start prints an address for an admin.",
+)
+@click.option(
+    "--sql",
+    "allows_sql",
+    is_flag=True,
+    help="Allow admins to query stores and topics with SQL, on Spark in a process of its own.",
+)
+@click.option(
+    "--hide-bodies",
+    "hides_bodies",
+    is_flag=True,
+    help="Show bodies and properties of messages only to operators and admins.",
+)
+@click.option(
     "--public-url", default="", help="Address of the console if a proxy serves it, e.g. https://mq.example.org."
 )
 @click.option(
@@ -102,9 +121,12 @@ def command(
     uses_tls: bool,
     data_directory: Path | None,
     stores: tuple[Path, ...],
+    may_write: bool,
+    allows_sql: bool,
+    hides_bodies: bool,
     public_url: str,
     stuck_after: float,
-    log_format: str,
+    log_format: str | None,
     as_json: bool,
 ) -> None:
     directory = data_directory or default_data_directory()
@@ -119,7 +141,7 @@ def command(
     if public_url and not public_url.startswith(("http://", "https://")):
         raise WrongUse(f"--public-url {public_url!r} does not begin with http:// or https://")
     to_stderr = logging.StreamHandler(sys.stderr)
-    to_stderr.setFormatter(line_formatter(log_format, "orbitlog: %(message)s"))
+    to_stderr.setFormatter(line_formatter(log_format or LOG_TEXT, "orbitlog: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[to_stderr])
     options = ConsoleOptions(
         data_directory=directory,
@@ -127,6 +149,9 @@ def command(
         port=port,
         clusters=() if stores and not (address or context_names) else _clusters(address, context_names, uses_tls),
         stores=named_stores(stores),
+        may_write=may_write,
+        allows_sql=allows_sql,
+        hides_bodies=hides_bodies,
         public_url=public_url,
         stuck_after_seconds=stuck_after,
     )
@@ -143,10 +168,10 @@ def _clusters(address: str | None, context_names: tuple[str, ...], uses_tls: boo
         cluster = choose_cluster(address, None, uses_tls=uses_tls)
         current = load_contexts().current if address is None else None
         chosen = {current or _LOCAL: cluster, **chosen}
-    return tuple(_choice(name, cluster) for name, cluster in chosen.items())
+    return tuple(_choice(name, cluster, name if name in context_names else "") for name, cluster in chosen.items())
 
 
-def _choice(name: str, cluster: Cluster) -> ClusterChoice:
+def _choice(name: str, cluster: Cluster, context_name: str) -> ClusterChoice:
     from orbitlog.console.console_options import ClusterChoice
 
-    return ClusterChoice(name, cluster.address, credentials_of(cluster), tls_of(cluster))
+    return ClusterChoice(name, cluster.address, credentials_of(cluster), tls_of(cluster), context_name)

@@ -26,6 +26,8 @@ from orbitlog.cli.serve.serving import (
     json_option,
     log_format_option,
     log_settings,
+    log_texts,
+    log_to_option,
     metrics_fact,
     metrics_port_option,
     metrics_texts,
@@ -35,6 +37,7 @@ from orbitlog.cli.serve.serving import (
     set_option,
 )
 from orbitlog.errors import OrbitlogError, RemotingError
+from orbitlog.observe.metrics_settings import LOG_FORMAT, LOG_TO
 
 _PROGRESS_S = 2.0
 _STOP_TIMEOUT_S = 600.0
@@ -81,7 +84,7 @@ class _Mirrored:
             **({"master": master.address} if master is not None and role == "mirror" else {}),
             **({} if broker.meters is None else metrics_fact(broker.meters.address)),
             "store": str(self._mirror.root),
-            "log": str(self._log.path),
+            **self._log.fact,
         }
 
     async def _work(self) -> None:
@@ -175,6 +178,7 @@ class _Mirrored:
 @config_option
 @set_option
 @log_format_option
+@log_to_option
 @json_option
 def command(
     *,
@@ -189,7 +193,8 @@ def command(
     metrics_port: int | None,
     config_path: Path | None,
     assignments: tuple[str, ...],
-    log_format: str,
+    log_format: str | None,
+    log_to: str | None,
     as_json: bool,
 ) -> None:
     if is_master_lost and not takes_over:
@@ -201,15 +206,16 @@ def command(
         keys.BIND_ADDRESS.key: host,
         keys.LISTEN_PORT.key: None if port is None else str(port),
         **metrics_texts(metrics_port),
+        **log_texts(log_format, log_to),
         **target.texts,
     }
     settings = _with_sync(read_broker_settings(config_path, assignments, given))
-    server_log = ServerLog(root / "logs", "mirror", log_format)
+    server_log = ServerLog(root / "logs", "mirror", settings[LOG_FORMAT], settings[LOG_TO])
     log_settings(settings)
     plan = _Plan(takes_over, is_master_lost, stop_timeout_s, as_json)
 
     def make() -> _Mirrored:
-        return _Mirrored(Mirror(settings, root, target, progress=RecoveryProgress(server_log.open)), plan, server_log)
+        return _Mirrored(Mirror(settings, root, target, progress=RecoveryProgress()), plan, server_log)
 
     serve(make, as_json=as_json)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,21 +10,22 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.main import WrongUse
-from orbitlog.cli.output.log_lines import LineRate, line_formatter
 from orbitlog.cli.serve.serving import (
+    ServerLog,
     joined,
     json_option,
     log_format_option,
+    log_texts,
+    log_to_option,
     metrics_fact,
     metrics_port_option,
     metrics_texts,
     print_settings_option,
     serve,
-    start_logging,
 )
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings, load_nameserver_settings
-from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, check_export
+from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, LOG_FORMAT, LOG_STDERR, LOG_TO, check_export
 from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import SettingError
 
@@ -89,6 +88,7 @@ class _ServedNameServer:
 )
 @metrics_port_option
 @log_format_option
+@log_to_option
 @print_settings_option
 @json_option
 def command(
@@ -99,14 +99,16 @@ def command(
     assignments: tuple[str, ...],
     log_directory: Path | None,
     metrics_port: int | None,
-    log_format: str,
+    log_format: str | None,
+    log_to: str | None,
     print_settings: bool,
     as_json: bool,
 ) -> None:
     given = list(assignments)
     given += [] if host is None else [f"bindAddress={host}"]
     given += [] if port is None else [f"listenPort={port}"]
-    given += [f"{key}={text}" for key, text in metrics_texts(metrics_port).items()]
+    texts = {**metrics_texts(metrics_port), **log_texts(log_format, log_to)}
+    given += [f"{key}={text}" for key, text in texts.items()]
     try:
         settings = load_nameserver_settings(config_path, os.environ, given)
         check_export(lambda setting: settings.metrics[setting.key])
@@ -119,15 +121,11 @@ def command(
             click.echo(f"{key}={text}")
         return
     _refuse_other_configs(settings, config_path)
-    log_path = None
-    if log_directory is None:
-        to_stderr = logging.StreamHandler(sys.stderr)
-        to_stderr.setFormatter(line_formatter(log_format, "%(asctime)s %(levelname)-7s %(message)s"))
-        to_stderr.addFilter(LineRate())
-        logging.basicConfig(level=logging.INFO, handlers=[to_stderr])
-    else:
-        log_path = start_logging(log_directory, "nameserver", log_format)
-    serve(lambda: _ServedNameServer(settings, log_path), as_json=as_json)
+    # Without a directory everything goes to stderr.
+    target = LOG_STDERR if log_directory is None else settings.metrics[LOG_TO.key]
+    server_log = ServerLog(log_directory or Path("logs"), "nameserver", settings.metrics[LOG_FORMAT.key], target)
+    server_log.open()
+    serve(lambda: _ServedNameServer(settings, server_log.path), as_json=as_json)
 
 
 def _refuse_other_configs(settings: NameServerSettings, config_path: Path | None) -> None:

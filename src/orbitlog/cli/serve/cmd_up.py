@@ -25,11 +25,14 @@ from orbitlog.cli.serve.serving import (
     Served,
     ServerLog,
     config_option,
+    console_option,
     console_port_option,
     joined,
     json_option,
     log_format_option,
     log_settings,
+    log_texts,
+    log_to_option,
     metrics_fact,
     metrics_port_option,
     metrics_texts,
@@ -44,7 +47,7 @@ from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
-from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, PROM_PORT
+from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, LOG_FORMAT, LOG_TO, PROM_PORT
 from orbitlog.settings.listen_exposure import AnonymousAccess
 from orbitlog.settings.store_settings import COMMITLOG_PATHS
 from orbitlog.settings.tls_settings import TLS_SETTINGS
@@ -93,7 +96,7 @@ class _Up:
         if self._settings[keys.DISPATCH_ENGINE] == "spark":
             from orbitlog.cli.serve.dispatch_process import DispatchProcess
 
-            spark = DispatchProcess(broker, self._root, self._log.path.with_name("dispatch.log"))
+            spark = DispatchProcess(broker, self._root, self._root / "logs" / "dispatch.log")
             self._running.push_async_callback(spark.stop)
             await spark.start()
         if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
@@ -103,7 +106,7 @@ class _Up:
             "broker": joined((_reachable(host), broker.address[1])),
             **self._metrics(broker),
             "store": str(self._root),
-            "log": str(self._log.path),
+            **self._log.fact,
         }
 
     def _metrics(self, broker: Broker) -> dict[str, str]:
@@ -116,13 +119,14 @@ class _Up:
 
     async def _open_broker(self, settings: BrokerSettings) -> Broker:
         """Open the store in a thread, which waits for the disk, while the broker's modules are imported."""
-        open_it = partial(open_broker_store, settings, self._root, progress=RecoveryProgress(self._log.open))
+        open_it = partial(open_broker_store, settings, self._root, progress=RecoveryProgress())
         with ThreadPoolExecutor(1, "orbitlog-open") as thread:
             opening = asyncio.get_running_loop().run_in_executor(thread, open_it)
             with compile_dataclass_methods_lazily():
                 from orbitlog.broker.runtime.broker_node import Broker
 
-            return Broker(settings, self._root, opened=await opening, access=self._access)
+            conditions = self._name_server.conditions
+            return Broker(settings, self._root, opened=await opening, access=self._access, conditions=conditions)
 
     async def stop(self) -> None:
         await self._running.aclose()
@@ -266,9 +270,11 @@ def _reachable(host: str) -> str:
 )
 @metrics_port_option
 @console_port_option
+@console_option
 @config_option
 @set_option
 @log_format_option
+@log_to_option
 @print_settings_option
 @json_option
 def command(
@@ -285,16 +291,18 @@ def command(
     console_port: int | None,
     config_path: Path | None,
     assignments: tuple[str, ...],
-    log_format: str,
+    log_format: str | None,
+    log_to: str | None,
     print_settings: bool,
     as_json: bool,
 ) -> None:
     given = {
-        keys.STORE_ROOT.key: None if root is None else str(root.expanduser()),
+        keys.STORE_ROOT.key: None if root is None else str(root.expanduser().absolute()),
         keys.BIND_ADDRESS.key: host,
         keys.LISTEN_PORT.key: None if broker_port is None else str(broker_port),
         keys.DISPATCH_ENGINE.key: dispatch,
         **metrics_texts(metrics_port),
+        **log_texts(log_format, log_to),
     }
     settings = read_broker_settings(config_path, assignments, given)
     if print_settings:
@@ -306,10 +314,11 @@ def command(
         instances, etcd = _replicas(replica_count, broker_count, coordinator, settings, root)
     else:
         instances = _instances(broker_count, settings, root) if broker_count > 1 else []
-    server_log = ServerLog(root / "logs", "up", log_format)
+    server_log = ServerLog(root / "logs", "up", settings[LOG_FORMAT], settings[LOG_TO])
     log_settings(settings)
     if instances:
-        words = [*_broker_options(settings, config_path, assignments), "--log-format", log_format]
+        words = _broker_options(settings, config_path, assignments)
+        words += ["--log-format", settings[LOG_FORMAT], "--log-to", settings[LOG_TO]]
         if coordinator not in (None, _OWN_ETCD):
             words += ["--set", f"{COORDINATOR.key}={coordinator}"]
         serve(
@@ -344,6 +353,8 @@ def _replicas(
         raise click.UsageError("--replicas needs --coordinator etcd, or the endpoints of a running one")
     if (root / tree.COMMITLOG).exists() or StorePaths.of(root, settings.store).is_configured:
         raise click.UsageError(f"{root} is the store of one broker; give --replicas another directory")
+    if settings[keys.DISPATCH_ENGINE] != "inline":
+        raise click.UsageError("--replicas needs inline dispatch; start each with `orbitlog broker` instead")
     if settings[AUTHENTICATION] or settings[ACL_ENABLE]:
         raise click.UsageError("--replicas with access control is not supported; start each with `orbitlog broker`")
     metrics_port = None if settings[EXPORTER] == DISABLE else settings[PROM_PORT]

@@ -25,7 +25,7 @@ class ConsoleProcess:
         self._process: Process | None = None
 
     async def start(self) -> dict[str, str]:
-        """Start the console; return its field of the ready line."""
+        """Start the console; return its fields of the ready line."""
         # The pipe closes when this process ends, even if it is killed; the console then stops (ENDS_WITH_INPUT).
         self._process = await asyncio.create_subprocess_exec(
             *_PROGRAM, *self._words, stdin=PIPE, stdout=PIPE, env={**os.environ, ENDS_WITH_INPUT: "1"}
@@ -34,7 +34,8 @@ class ConsoleProcess:
         line = await self._process.stdout.readline()
         if not line:
             raise OrbitlogError("the console did not start; the reason is printed above")
-        return {"console": str(json.loads(line)["console"])}
+        facts: dict[str, str] = json.loads(line)
+        return {name: facts[name] for name in ("console", "sign-in") if name in facts}
 
     async def stop(self) -> None:
         process = self._process

@@ -22,10 +22,22 @@ from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_access import check_start
 from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
 from orbitlog.cli.main import WrongUse
-from orbitlog.cli.output.log_lines import JSON, TEXT, LineRate, LogFile, line_formatter
+from orbitlog.cli.output.log_lines import LineRate, LogFile, RepeatLimit, line_formatter
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
-from orbitlog.observe.metrics_settings import EXPORTER, PROM, PROM_PORT, check_export
+from orbitlog.observe.metrics_settings import (
+    EXPORTER,
+    LOG_BOTH,
+    LOG_FILE,
+    LOG_FORMAT,
+    LOG_JSON,
+    LOG_STDERR,
+    LOG_TEXT,
+    LOG_TO,
+    PROM,
+    PROM_PORT,
+    check_export,
+)
 from orbitlog.settings.atomic_file import create_directory
 from orbitlog.settings.setting import SettingError
 
@@ -45,6 +57,7 @@ LONG_COLLECTION_SECONDS = 0.01
 _RECOVERY_SECONDS = 2.0
 _COLLECTOR_DELAY_SECONDS = 1.0
 _OPEN_FILES_WANTED = 65_536
+_REPEATS_SECONDS = 10.0
 ENDS_WITH_INPUT = "ORBITLOG_ENDS_WITH_INPUT"
 """Environment variable that makes a server stop when its standard input ends: the parent process has exited."""
 
@@ -85,12 +98,22 @@ console_port_option = click.option(
     type=click.IntRange(0, 65535),
     help="Serve the web console at this port, 0 for any free port; it is a process of its own.",
 )
+console_option = click.option(
+    "--console",
+    "console_port",
+    flag_value=8082,
+    type=click.IntRange(0, 65535),
+    help="Serve the web console at port 8082: --console-port 8082.",
+)
 log_format_option = click.option(
     "--log-format",
-    type=click.Choice((TEXT, JSON)),
-    default=TEXT,
-    show_default=True,
-    help="Format of log lines, in the file and on stderr: text, or one JSON object a line.",
+    type=click.Choice((LOG_TEXT, LOG_JSON)),
+    help="Format of log lines, in the file and on stderr: text, or one JSON object a line (logFormat) [text].",
+)
+log_to_option = click.option(
+    "--log-to",
+    type=click.Choice((LOG_FILE, LOG_STDERR, LOG_BOTH)),
+    help="Write the log to a file with warnings on stderr, to stderr only, or to both (logTo) [file].",
 )
 print_settings_option = click.option("--print-settings", is_flag=True, help="Print the effective settings and exit.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the ready line as a JSON object.")
@@ -101,9 +124,19 @@ def metrics_texts(port: int | None) -> dict[str, str]:
     return {} if port is None else {EXPORTER.key: PROM, PROM_PORT.key: str(port)}
 
 
+def log_texts(log_format: str | None, log_to: str | None) -> dict[str, str]:
+    """Return the settings that the options --log-format and --log-to stand for."""
+    given = {LOG_FORMAT.key: log_format, LOG_TO.key: log_to}
+    return {key: text for key, text in given.items() if text is not None}
+
+
 def metrics_fact(address: tuple[str, int] | None) -> dict[str, str]:
     """Return the field of the ready line about metrics; none if they are not served over HTTP."""
     return {} if address is None else {"metrics": f"http://{joined(address)}/metrics"}
+
+
+# A store may have its CommitLog in another directory, or only a DLedger log.
+_STORE_ENTRIES = (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.CONFIG, tree.CHECKPOINT)
 
 
 def default_store() -> Path:
@@ -132,11 +165,20 @@ def read_broker_settings(
 
 
 def store_of(settings: BrokerSettings, config_path: Path | None) -> Path:
-    """Return the directory of the store; raise `WrongUse` if Java's default store exists and none is configured."""
+    """Return the directory of the store; raise `WrongUse` if the settings probably mean another one.
+
+    That is Java's default store if none is configured, or a relative path in another working directory.
+    """
     if settings[keys.STORE_ROOT]:
-        return Path(settings[keys.STORE_ROOT]).expanduser()
+        root = Path(settings[keys.STORE_ROOT])
+        if not root.is_absolute() and not root.exists():
+            raise WrongUse(
+                f"storePathRootDir={root} is relative to the working directory, and {root.absolute()} does not exist;"
+                " write the full path, or start the broker in the directory where the store is"
+            )
+        return root
     java_default = Path.home() / "store"
-    if config_path is not None and (java_default / tree.COMMITLOG).exists():
+    if config_path is not None and any((java_default / name).exists() for name in _STORE_ENTRIES):
         raise WrongUse(
             f"storePathRootDir is missing, and Java's default {java_default} contains a store, but Orbitlog's default"
             f" is {default_store()}; add storePathRootDir to {config_path}, or give --store"
@@ -151,46 +193,52 @@ def show_settings(settings: BrokerSettings) -> None:
 
 
 class ServerLog:
-    """Server log: warnings go to stderr, and everything to a file once that is open.
+    """Server log: by default warnings go to stderr, and everything to a file once that is open.
 
     Nothing may be written below the store before it is accepted, so records are kept in memory until the file is
     opened. A refused store stays unchanged.
     """
 
-    def __init__(self, directory: Path, name: str, log_format: str = TEXT) -> None:
-        self.path = directory / f"{name}.log"
-        self._held = MemoryHandler(0, flushLevel=logging.CRITICAL + 1)
-        self._terminal = logging.StreamHandler(sys.stderr)
-        self._terminal.setFormatter(line_formatter(log_format, "orbitlog: %(message)s"))
-        self._terminal.addFilter(LineRate())
+    def __init__(self, directory: Path, name: str, log_format: str = LOG_TEXT, log_to: str = LOG_FILE) -> None:
+        self._file = directory / f"{name}.log"
         self._format = log_format
-        self._terminal.setLevel(logging.WARNING)
-        self._top = logging.getLogger("orbitlog")
-        self._top.setLevel(logging.INFO)
-        self._top.propagate = False
-        self._top.handlers[:] = [self._held, self._terminal]
-        self._is_open = False
+        self._to = log_to
+        self._held = MemoryHandler(0, flushLevel=logging.CRITICAL + 1)
+        terminal = logging.StreamHandler(sys.stderr)
+        is_whole = log_to != LOG_FILE
+        terminal.setFormatter(line_formatter(log_format, _LINE if is_whole else "orbitlog: %(message)s"))
+        terminal.addFilter(LineRate())
+        terminal.setLevel(logging.INFO if is_whole else logging.WARNING)
+        self._limit = RepeatLimit([terminal] if log_to == LOG_STDERR else [self._held, terminal])
+        top = logging.getLogger("orbitlog")
+        top.setLevel(logging.INFO)
+        top.propagate = False
+        top.handlers[:] = [self._limit]
+        self._is_open = log_to == LOG_STDERR
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None with `stderr`."""
+        return None if self._to == LOG_STDERR else self._file
+
+    @property
+    def fact(self) -> dict[str, str]:
+        """The field of the ready line about the file."""
+        return {} if self.path is None else {"log": str(self.path)}
 
     def open(self) -> None:
         """Create the file, which is rotated by size, and write the records held in memory; later calls do nothing."""
         if self._is_open:
             return
         self._is_open = True
-        create_directory(self.path.parent)
-        to_file = LogFile(self.path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True)
+        create_directory(self._file.parent)
+        to_file = LogFile(self._file, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True)
         to_file.setFormatter(line_formatter(self._format, _LINE))
         # The file handler is installed before the held records are flushed: a record logged in between by another
         # thread is written twice rather than lost.
-        self._top.handlers[:] = [to_file, self._terminal]
+        self._limit.targets[0] = to_file
         self._held.setTarget(to_file)
         self._held.close()
-
-
-def start_logging(directory: Path, name: str, log_format: str = TEXT) -> Path:
-    """Log to a file from now on; return its path."""
-    server_log = ServerLog(directory, name, log_format)
-    server_log.open()
-    return server_log.path
 
 
 def log_settings(settings: BrokerSettings) -> None:
@@ -204,14 +252,12 @@ def log_settings(settings: BrokerSettings) -> None:
 
 
 class RecoveryProgress:
-    """Logs the recovery of a large store every two seconds; calls `accepted` when it begins."""
+    """Logs the recovery of a large store every two seconds: to stderr, and to the file when the store is accepted."""
 
-    def __init__(self, accepted: Callable[[], None]) -> None:
-        self._accepted = accepted
+    def __init__(self) -> None:
         self._logged_s = time.monotonic()
 
     def __call__(self, done_bytes: int, all_bytes: int) -> None:
-        self._accepted()
         now_s = time.monotonic()
         if now_s - self._logged_s >= _RECOVERY_SECONDS:
             self._logged_s = now_s
@@ -300,6 +346,7 @@ async def _serve(served: Served, as_json: bool) -> None:
             notifier.ready()
         # Deferred: clients that waited for the ready line send their first requests now.
         loop.call_later(_COLLECTOR_DELAY_SECONDS, _reduce_collections)
+        _report_repeats(loop)
         await stopped.wait()
         log.info("stopping")
         if notifier is not None:
@@ -307,6 +354,14 @@ async def _serve(served: Served, as_json: bool) -> None:
     finally:
         await served.stop()
     log.info("stopped")
+
+
+def _report_repeats(loop: asyncio.AbstractEventLoop) -> None:
+    """Log the number of repeated lines that were left out, also if no further line follows."""
+    for handler in logging.getLogger("orbitlog").handlers:
+        if isinstance(handler, RepeatLimit):
+            handler.report(time.time())
+    loop.call_later(_REPEATS_SECONDS, _report_repeats, loop)
 
 
 def _service_notifier() -> ServiceNotifier | None:

@@ -41,11 +41,12 @@ _ORDERS = 400
     "--json", "as_json", is_flag=True, help="Print the results as one JSON object at the end; lines go to stderr."
 )
 def command(*, directory: Path | None, order_count: int, no_spark: bool, picture: Path | None, as_json: bool) -> None:
-    """Demonstrate the whole system in about a minute.
+    """Demonstrate the whole system in less than two minutes.
 
-    Starts a name server and a broker; several producers send orders, which are consumed in order; Spark dispatches,
-    queries, exports and plots; the broker is killed and loses nothing; queues and index are deleted and rebuilt, byte
-    for byte. Without Java the Spark part is skipped. Exit code 1 if a result is not as expected."""
+    Starts a name server, a broker and the console; several producers send orders, which are consumed in order; Spark
+    dispatches, queries, exports and plots; the broker is killed and loses nothing; queues and index are deleted and
+    rebuilt, byte for byte; access control refuses what is not allowed; a replica group loses its master and continues.
+    Parts that need Java, etcd or an extra are skipped without it. Exit code 1 if a result is not as expected."""
     reason = "--no-spark was given" if no_spark else why_no_spark()
     directory = _directory(directory)
     report = TourReport(as_json)

@@ -172,10 +172,10 @@ async def send_until_killed(address: str, after: int, kill: Callable[[], None]) 
     return sent
 
 
-async def read_back(address: str, wanted: set[str]) -> set[str]:
-    """Read the topic from its start until all wanted messages are found; return the missing ids."""
+async def read_back(address: str, wanted: set[str], topic: str = ORDERS) -> set[str]:
+    """Read a topic from its start until all wanted messages are found; return the missing ids."""
     missing = set(wanted)
-    async with connect(f"rocketmq://{address}") as mq, await mq.read(ORDERS) as reader:
+    async with connect(f"rocketmq://{address}") as mq, await mq.read(topic) as reader:
         for queue in reader.queues:
             await reader.seek(queue, 0)
         while missing and (message := await reader.next(_SECONDS_MAX)) is not None:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from orbitlog.cli.output.display_text import byte_count, counted
 from orbitlog.cli.tour import tour_orders as orders
+from orbitlog.cli.tour.tour_access import TOPIC, USER, TourAccess
+from orbitlog.cli.tour.tour_console import TourConsole, why_no_console
 from orbitlog.cli.tour.tour_derived import Comparison, compare_derived, move_derived
+from orbitlog.cli.tour.tour_replicas import REPLICAS, TourReplicas, why_no_replicas
 from orbitlog.cli.tour.tour_report import TourReport
 from orbitlog.cli.tour.tour_servers import TourServers
 from orbitlog.cli.tour.tour_spark import TourSpark, bars
@@ -42,6 +45,7 @@ class Tour:
             self._start()
             self._order(range(self._order_count))
             self._delay_and_pay()
+            self._show_console(running)
             spark = self._start_spark(running)
             if spark is not None:
                 self._dispatch(spark)
@@ -49,6 +53,8 @@ class Tour:
                 self._export(spark)
             self._kill()
             self._rebuild(spark)
+        self._control_access()
+        self._fail_over()
 
     def _start(self) -> None:
         self._report.begin("A name server and a broker")
@@ -103,6 +109,66 @@ class Tour:
             f"one committed, one rolled back; consumers receive: {', '.join(seen)}",
             holds=seen == ["paid"],
             seen=seen,
+        )
+
+    def _show_console(self, running: ExitStack) -> None:
+        self._report.begin("The web console")
+        reason = why_no_console()
+        if reason is not None:
+            self._report.leave_out("the console", reason)
+            return
+        self._report.command(f"orbitlog console -n {self._servers.address}")
+        console = TourConsole(self._directory, self._servers.address)
+        running.callback(console.stop)
+        topics = console.topics()
+        self._report.show(
+            "console",
+            "web console",
+            f"{console.url} while the tour runs; it shows {', '.join(topics)}",
+            holds={orders.ORDERS, orders.PAYMENTS, orders.REMINDERS} <= set(topics),
+            url=console.url,
+            topics=topics,
+        )
+
+    def _control_access(self) -> None:
+        self._report.begin("Access control: a user that may only send to one topic")
+        with TourAccess(self._directory) as access:
+            for command in access.commands:
+                self._report.command(f"orbitlog {command}")
+            decided = access.decide()
+        self._report.show(
+            "access",
+            "access control",
+            f"{USER} may send to {TOPIC} alone; a wrong password and unsigned requests are refused"
+            if decided.are_right
+            else f"unexpected: {decided}",
+            holds=decided.are_right,
+            ownTopic=decided.own_topic,
+            otherTopic=decided.other_topic,
+            wrongPassword=decided.wrong_password,
+            unsigned=decided.unsigned,
+        )
+
+    def _fail_over(self) -> None:
+        self._report.begin(f"A replica group of {REPLICAS} brokers loses its master")
+        reason = why_no_replicas()
+        if reason is not None:
+            self._report.leave_out("the failover", reason)
+            return
+        store = self._directory / "replicas"
+        self._report.command(f"orbitlog up --replicas {REPLICAS} --coordinator etcd --store {store}")
+        with TourReplicas(self._directory) as replicas:
+            self._report.say(f"{REPLICAS} brokers and etcd are up after {replicas.start_seconds:.1f} s")
+            done = replicas.fail_over()
+        self._report.show(
+            "failover",
+            "failover, without an operator",
+            f"{done.new_master} took over after {done.pause_seconds:.1f} s; {done.missing} of"
+            f" {done.before + done.after:,} acknowledged messages are missing",
+            holds=not done.missing,
+            acknowledged=done.before + done.after,
+            missing=done.missing,
+            pauseSeconds=round(done.pause_seconds, 3),
         )
 
     def _start_spark(self, running: ExitStack) -> TourSpark | None:

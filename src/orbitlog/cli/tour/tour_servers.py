@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 from orbitlog.errors import OrbitlogError
 
 _STOP_SECONDS = 20.0
-_PROGRAM = (sys.executable, "-c", "from orbitlog.cli.main import main; main()")
+PROGRAM = (sys.executable, "-c", "from orbitlog.cli.main import main; main()")
 # Small files, so that several fill up during the tour: segments of 1 MiB, queue files of 1000 units, index files of
 # 5000 keys.
 _BROKER_CONF = """\
@@ -34,7 +34,7 @@ class TourFailed(OrbitlogError):
     """A server of the tour did not start; the message names it and its log."""
 
 
-class _Server:
+class Server:
     """One process and the fields of its ready line."""
 
     def __init__(self, name: str, words: Sequence[str], log: Path) -> None:
@@ -42,7 +42,7 @@ class _Server:
         started_s = time.perf_counter()
         with log.open("ab") as errors:
             self.process = subprocess.Popen(  # noqa: S603 - our own program
-                [*_PROGRAM, *words, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+                [*PROGRAM, *words, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
             )
         output = self._output()
         line = output.readline()
@@ -51,6 +51,10 @@ class _Server:
             raise TourFailed(f"the {name} did not start; see {log}")
         self.ready_seconds = time.perf_counter() - started_s
         self.facts: dict[str, Any] = json.loads(line)
+
+    def lines(self, count: int) -> list[dict[str, Any]]:
+        """Return the ready lines of a command that prints one for each of its brokers."""
+        return [self.facts, *(json.loads(self._output().readline()) for _ in range(count - 1))]
 
     def _output(self) -> IO[bytes]:
         assert self.process.stdout is not None
@@ -81,8 +85,8 @@ class TourServers:
         self.store = directory / "store"
         self.config = directory / "broker.conf"
         self.config.write_text(_BROKER_CONF)
-        self._name_server: _Server | None = None
-        self._broker: _Server | None = None
+        self._name_server: Server | None = None
+        self._broker: Server | None = None
         self._broker_port = "0"
 
     @property
@@ -92,14 +96,14 @@ class TourServers:
         return str(self._name_server.facts["name-server"])
 
     def start_name_server(self) -> float:
-        self._name_server = _Server("name server", ("nameserver", "--port", "0"), self._directory / "nameserver.log")
+        self._name_server = Server("name server", ("nameserver", "--port", "0"), self._directory / "nameserver.log")
         return self._name_server.ready_seconds
 
     def start_broker(self, dispatch_engine: str = "inline") -> float:
         """Start the broker; return the seconds until clients can connect."""
         words = ["broker", "-c", str(self.config), "-n", self.address, "--store", str(self.store)]
         words += ["--port", self._broker_port, "--set", f"dispatchEngine={dispatch_engine}"]
-        self._broker = _Server("broker", words, self._directory / "broker.log")
+        self._broker = Server("broker", words, self._directory / "broker.log")
         self._broker_port = str(self._broker.facts["broker"]).rpartition(":")[2]
         return self._broker.ready_seconds
 

@@ -127,3 +127,10 @@ def test_invalid_values_are_reported(tmp_path: Path, more: tuple[str, ...], sent
     told = subprocess.run(words(tmp_path, *more), capture_output=True, text=True, timeout=SECONDS_MAX)
     assert told.returncode == 2
     assert sentence in told.stderr
+
+
+def test_replicas_need_inline_dispatch(tmp_path: Path) -> None:
+    command = [*PROGRAM, "up", "--store", str(tmp_path), "--replicas", "2", "--coordinator", "etcd"]
+    done = subprocess.run([*command, "--dispatch", "spark"], capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert done.returncode == 2
+    assert "--replicas needs inline dispatch" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -10,6 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -174,3 +177,24 @@ def test_where_spark_ends_the_broker_dispatches(tmp_path: Path, monkeypatch: pyt
     assert "Spark dispatch has ended (exit status 1)" in told
     assert "the broker has taken dispatch back" in told
     assert "failed to run" in Path(ready["log"]).with_name("dispatch.log").read_text()
+
+
+@pytest.mark.parametrize("is_secured", [False, True])
+def test_console_of_up_is_open_without_access_control_only(
+    is_secured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = {"username": "ann", "password": "ann-secret"}
+    secured = ("authenticationEnabled=true", f"initAuthenticationUser={json.dumps(user)}")
+    words = [word for setting in secured for word in ("--set", setting)]
+    if is_secured:
+        monkeypatch.setenv("ORBITLOG_ACCESS_KEY", user["username"])
+        monkeypatch.setenv("ORBITLOG_SECRET_KEY", user["password"])
+    with serving(*up(tmp_path, "--console-port", "0", *(words if is_secured else ()))) as (_, ready):
+        assert ("sign-in" in ready) == is_secured
+        with pytest.raises(urllib.error.HTTPError, match="401") if is_secured else contextlib.nullcontext():
+            with urllib.request.urlopen(f"{ready['console']}api/v1/clusters", timeout=SECONDS_MAX) as answer:
+                assert answer.status == 200
+        if is_secured:
+            visitor = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with visitor.open(ready["sign-in"], timeout=SECONDS_MAX) as page:
+                assert b"local admin" in page.read()

@@ -115,18 +115,32 @@ def test_server_log_holds_records_until_it_is_opened(tmp_path: Path) -> None:
     server_log.open()
     log.info("after")
     server_log.open()
-    assert [line.rpartition(" ")[2] for line in server_log.path.read_text().splitlines()] == ["before", "after"]
+    lines = (tmp_path / "logs" / "broker.log").read_text().splitlines()
+    assert [line.rpartition(" ")[2] for line in lines] == ["before", "after"]
 
 
+@pytest.mark.parametrize("name", ["commitlog", "consumequeue", "config"])
 def test_config_without_store_beside_javas_default_store_refused(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    (tmp_path / "store" / name).mkdir(parents=True)
     conf = tmp_path / "broker.conf"
     conf.write_text("brokerName=a\n")
     ran = run("broker", "-c", conf)
     assert (ran.exit_code, len(ran.sentences)) == (2, 1)
     assert "storePathRootDir is missing" in ran.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broker.conf", "store"]
+
+
+@pytest.mark.parametrize("text", ["store", "${user.home}/store", "$HOME/store", "'/data/store'"])
+def test_config_with_a_store_path_that_means_another_directory_refused(
+    text: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathRootDir={text}\n")
+    ran = run("broker", "-c", conf)
+    assert (ran.exit_code, len(ran.sentences)) == (2, 1)
+    assert "storePathRootDir=" in ran.stderr and [path.name for path in tmp_path.iterdir()] == ["broker.conf"]

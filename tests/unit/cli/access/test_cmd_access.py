@@ -101,6 +101,62 @@ def test_decision_is_explained_by_the_deciding_entry(run: Any, bob: Path) -> Non
     assert run("access", "policy", "list", "bob", "--file", bob, "--json").rows == []
 
 
+def test_request_is_explained_by_each_of_its_needs(run: Any, bob: Path) -> None:
+    assert run("access", "policy", "allow", "bob", "Topic:Orders", "Sub", "--file", bob).exit_code == 0
+    pull = ("access", "check", "bob", "--request", "PULL_MESSAGE", "--field", "topic=Orders")
+    refused = run(*pull, "--field", "consumerGroup=billing", "--file", bob)
+    assert (refused.exit_code, refused.stdout.splitlines()) == (
+        1,
+        [
+            "refused: User:bob has no permission to access Group:billing from 127.0.0.1, no matched policies.",
+            "allowed: custom policy: Allow Sub on Topic:Orders",
+        ],
+    )
+    assert run("access", "policy", "allow", "bob", "Group:billing", "Sub", "--file", bob).exit_code == 0
+    allowed = run(*pull, "--field", "consumerGroup=billing", "--file", bob, "--json")
+    assert allowed.exit_code == 0
+    assert [(row["resource"], row["actions"]) for row in allowed.rows] == [
+        ("Group:billing", "Sub"),
+        ("Topic:Orders", "Sub"),
+    ]
+    closed = run("access", "check", "bob", "--request", "99999", "--cluster", "East", "--file", bob)
+    assert closed.exit_code == 1 and "Cluster:East" in closed.stdout
+    account = run("access", "check", "bob", "--request", "3001", "--file", bob)
+    assert account.exit_code == 1 and "super users only" in account.stdout
+    for words in (
+        ("--request", "PULL"),
+        ("--request", "310"),
+        ("--request", "310", "--field", "b"),
+        ("--request", "34"),
+        ("--request", "36", "--field", "group=g"),
+        ("Topic:Orders", "Pub", "--request", "310"),
+        ("Topic:Orders", "Pub", "--field", "b=Orders"),
+        ("Topic:Orders", "Pub", "--from", "10.0.0.0/8"),
+        ("Topic:Orders", "Pub", "--from", "here"),
+        (),
+    ):
+        ran = run("access", "check", "bob", *words, "--file", bob)
+        assert ran.exit_code == 2 and len(ran.sentences) == 1, words
+
+
+def test_white_addresses_are_part_of_the_explanation(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    white = ACCOUNTS.replace("  secretKey: secret-2\n", "  secretKey: secret-2\n  whiteRemoteAddress: 10.0.2.*\n")
+    (tmp_path / "conf" / "plain_acl.yml").write_text(white)
+    words = ("access", "check", "account-1", "Topic:Other", "Pub", "--home", tmp_path)
+    assert run(*words).exit_code == 1
+    everywhere = run(*words, "--from", "10.0.0.1")
+    assert (everywhere.exit_code, everywhere.stdout) == (
+        0,
+        "allowed: 10.0.0.1 is a global white address: it needs no credentials\n",
+    )
+    own = run(*words, "--from", "10.0.2.7", "--json")
+    assert own.exit_code == 0
+    assert own.rows[0]["reason"] == "10.0.2.7 is a white address of account account-1: it needs no signature"
+    update = ("access", "check", "account-1", "--request", "25", "--home", tmp_path, "--from", "10.0.0.1")
+    assert run(*update).exit_code == 1
+
+
 def test_accounts_are_imported_with_notes_on_what_changes(run: Any, file: Path, tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "plain_acl.yml").write_text(ACCOUNTS)

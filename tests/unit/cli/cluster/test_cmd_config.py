@@ -28,7 +28,7 @@ def test_every_line_is_judged(run: Any, tmp_path: Path) -> None:
         ("brokerName", "set"),
         ("flushDiskType", "set"),
         ("aclEnable", "set"),
-        ("enableControllerMode", "refused"),
+        ("enableControllerMode", "wrong"),
         ("flushDiskTyp", "refused"),
         ("brokerNam", "unknown"),
         ("listenPort", "wrong"),

@@ -121,9 +121,9 @@ def test_the_command_of_ours_that_is_named_exists(run: Any, name: str) -> None:
 def test_what_is_not_offered_names_the_nearest(run: Any) -> None:
     for name, reason in UNSUPPORTED.items():
         assert "`" in reason or "consumerStatus" in reason or "stop the broker's process" in reason, name
-    ran = run("mqadmin", "hastatus", "-b", "a:1")
+    ran = run("mqadmin", "getcontrollermetadata", "-a", "a:1")
     assert (ran.exit_code, ran.stdout) == (2, "")
-    assert "`orbitlog cluster health`" in ran.stderr
+    assert "use Apache's mqadmin" in ran.stderr
     assert "did you mean topicStatus?" in run("mqadmin", "topicStatsu").stderr
 
 

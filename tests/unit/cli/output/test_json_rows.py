@@ -36,7 +36,7 @@ DUMPS = {
 }
 # Those that serve say with --json that they are ready, and the tour ends with its figures: no rows.
 # Servers, which print a ready line, and views that are no rows.
-WITHOUT_ROWS = {"broker", "nameserver", "up", "mirror", "exporter", "demo", "top"}
+WITHOUT_ROWS = {"broker", "nameserver", "up", "mirror", "exporter", "demo", "top", "pipeline serve"}
 
 
 @pytest.mark.parametrize("name", DUMPS)

@@ -6,7 +6,8 @@ import json
 import logging
 import sys
 
-from orbitlog.cli.output.log_lines import JSON, TEXT, JsonFormatter, LineFormatter, line_formatter
+from orbitlog.cli.output.log_lines import JsonFormatter, LineFormatter, RepeatLimit, line_formatter
+from orbitlog.observe.metrics_settings import LOG_JSON, LOG_TEXT
 
 
 def record(text: str, *args: object, failed: bool = False) -> logging.LogRecord:
@@ -35,5 +36,58 @@ def test_exception_has_type_and_stack() -> None:
 
 
 def test_formatter_follows_the_option() -> None:
-    assert isinstance(line_formatter(JSON, "%(message)s"), JsonFormatter)
-    assert type(line_formatter(TEXT, "%(message)s")) is LineFormatter
+    assert isinstance(line_formatter(LOG_JSON, "%(message)s"), JsonFormatter)
+    assert type(line_formatter(LOG_TEXT, "%(message)s")) is LineFormatter
+
+
+class Kept(logging.Handler):
+    """Keeps the lines that reach it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.setFormatter(LineFormatter("%(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+def repeated(created_s: float, text: str, **extra: object) -> logging.LogRecord:
+    made = logging.LogRecord("orbitlog.x", logging.WARNING, "place.py", 1, text, (), None)
+    made.created = created_s
+    made.__dict__.update(extra)
+    return made
+
+
+def test_repeated_line_logged_ten_times_a_minute_then_its_number() -> None:
+    kept = Kept()
+    limit = RepeatLimit([kept])
+    for number in range(224):
+        limit.handle(repeated(number / 10, "refused"))
+    limit.handle(repeated(30, "another"))
+    assert kept.lines == ["refused"] * 10 + ["another"]
+    limit.report(59)
+    assert len(kept.lines) == 11
+    limit.report(60)
+    assert kept.lines[11:] == ["refused (repeated 214 times)"]
+    limit.handle(repeated(61, "refused"))
+    assert kept.lines[12:] == ["refused"]
+
+
+def test_event_repeats_though_its_figures_differ_and_subjects_do_not() -> None:
+    kept = Kept()
+    limit = RepeatLimit([kept])
+    for number in range(20):
+        limit.handle(repeated(1, f"took {number} ms", event="slow_request", fields={}))
+        limit.handle(repeated(1, f"lost {number}", event="broker_lost", fields={"subject": str(number)}))
+    assert len([line for line in kept.lines if line.startswith("took")]) == 10
+    assert len([line for line in kept.lines if line.startswith("lost")]) == 20
+    limit.close()
+    assert kept.lines[-1] == "took 19 ms (repeated 10 times)"
+
+
+def test_event_and_its_fields_are_keys_of_the_object() -> None:
+    made = repeated(1, "took 700 ms", event="slow_request", fields={"duration_ms": 700, "client": "c" * 2000})
+    fields = json.loads(JsonFormatter("%(message)s").format(made))
+    assert (fields["event"], fields["duration_ms"]) == ("slow_request", 700)
+    assert len(fields["client"]) < 1100

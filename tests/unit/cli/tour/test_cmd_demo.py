@@ -28,10 +28,12 @@ def tour(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """A tour of a machine that has no Java."""
+    """A tour of a machine that has neither Java nor etcd."""
     kept = tmp_path_factory.mktemp("tour") / "kept"
     nowhere = str(tmp_path_factory.mktemp("no-java"))
-    ran = tour("--orders", "25", "--keep", str(kept), "--svg", str(kept) + ".svg", "--json", JAVA_HOME=nowhere)
+    ran = tour(
+        "--orders", "25", "--keep", str(kept), "--svg", str(kept) + ".svg", "--json", JAVA_HOME=nowhere, PATH=nowhere
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return kept, ran
 
@@ -40,16 +42,21 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Com
 def test_all_but_spark_is_shown_and_holds(done: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     _, ran = done
     report = json.loads(ran.stdout)
-    assert report["holds"] and report["leftOut"] == ["the Spark part"]
+    assert report["holds"] and report["leftOut"] == ["the Spark part", "the failover"]
     shown = {each["name"]: each for each in report["shown"]}
-    wanted = ["up", "sent", "consumed", "delayed", "transactions", "killed", "doctor", "checked"]
+    wanted = [
+        *("up", "sent", "consumed", "delayed", "transactions", "console", "killed", "doctor", "checked", "access"),
+    ]
     assert list(shown) == wanted and all(each["holds"] for each in shown.values())
     assert shown["sent"]["messages"] == shown["consumed"]["messages"] == 4 * (25 * 4 - 5 - 3)
     assert shown["consumed"]["outOfOrder"] == 0 and shown["delayed"]["delaySeconds"] >= 1
     assert shown["transactions"]["seen"] == ["paid"]
     assert shown["killed"]["acknowledged"] >= 1000 and shown["killed"]["missing"] == 0
     assert shown["doctor"]["files"] >= 9 and shown["doctor"]["different"] == []
+    assert shown["access"]["ownTopic"] and not shown["access"]["otherTopic"] and not shown["access"]["unsigned"]
+    assert {"Orders", "Payments", "Reminders"} <= set(shown["console"]["topics"])
     assert "skipped: the Spark part: Spark needs Java" in ran.stderr
+    assert "skipped: the failover: etcd is not installed" in ran.stderr
 
 
 @pytest.mark.xdist_group("tour")
@@ -70,7 +77,8 @@ def test_the_picture_is_of_this_run(done: tuple[Path, subprocess.CompletedProces
     drawn = Path(str(kept) + ".svg").read_text()
     ElementTree.fromstring(drawn)
     assert drawn.startswith("<svg") and "no&#160;message&#160;lost&#160;by&#160;kill&#160;-9" in drawn
-    assert str(kept) not in drawn and "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
+    outside = drawn.replace("http://www.w3.org/2000/svg", "").replace("http://127.0.0.1:", "")  # the console's address
+    assert str(kept) not in drawn and "http" not in outside
 
 
 def test_nothing_is_overwritten(run: Any, tmp_path: Path) -> None:
