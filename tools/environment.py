@@ -25,7 +25,7 @@ LOG = VENV / "setup.log"
 JAVA_HOME = VENV / "java_home"
 LOCK = ROOT / ".setup.lock"
 
-EXTRAS = "spark,lake,plot,rocksdb,console,browser,otel,grpc,dev"
+EXTRAS = "all,browser,dev"
 INPUTS = ("pyproject.toml", "constraints.txt", "tools/environment.py")
 LOG_TAIL_LINES = 25
 

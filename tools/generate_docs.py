@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import enum
+import functools
 import importlib
 import inspect
 import json
@@ -217,6 +218,39 @@ def make_targets(_: str) -> str:
     """The table of `make help`."""
     lines = re.findall(r"^([a-z-]+):.*?## (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     return "\n".join(["| command | does |", "|---|---|", *(f"| `make {name}` | {does} |" for name, does in lines)])
+
+
+def chart_values() -> Iterator[tuple[str, str, str]]:
+    """Yield path, default and description of each value of the Helm chart: the comments `# -- ` in values.yaml."""
+    import yaml
+
+    text = (ROOT / "deploy/helm/orbitlog/values.yaml").read_text()
+    defaults, path, description = yaml.safe_load(text), list[str](), ""
+    for line in text.splitlines():
+        if comment := re.fullmatch(r" *# -- (.+)", line):
+            description = comment[1]
+        elif key := re.match(r"( *)(\w+):", line):
+            path[len(key[1]) // 2 :] = [key[2]]
+            if description:
+                value = functools.reduce(lambda part, name: part[name], path, defaults)
+                yield ".".join(path), json.dumps(value), description
+                description = ""
+
+
+def chart_value_table(_: str) -> str:
+    """Every value of the Helm chart with its default."""
+    rows = [f"| `{path}` | `{default}` | {description} |" for path, default, description in chart_values()]
+    return "\n".join(["| value | default | meaning |", "|---|---|---|", *rows])
+
+
+def image_sizes(_: str) -> str:
+    """Sizes of the images that `make image` built last, from deploy/image/sizes.json."""
+    recorded = json.loads((ROOT / "deploy/image/sizes.json").read_text())
+    rows = [
+        f"| `{name}` | {image['extras']} | {image['unpackedMB']} MB | {image['compressedMB']} MB |"
+        for name, image in recorded.items()
+    ]
+    return "\n".join(["| image | extras | unpacked | compressed |", "|---|---|---:|---:|", *rows])
 
 
 def decisions(_: str) -> str:
@@ -573,6 +607,14 @@ def console_endpoints(_: str) -> str:
     return "\n".join(("| GET | result |", "|---|---|", *sorted(rows)))
 
 
+def console_changes(_: str) -> str:
+    from orbitlog.console.web.change_table import CHANGES
+    from orbitlog.console.web.endpoint import API_PREFIX
+
+    rows = [f"| `{kind.method} {API_PREFIX}{kind.path}` | {kind.summary} | {kind.role.word} |" for kind in CHANGES]
+    return "\n".join(("| method and path | change | role |", "|---|---|---|", *rows))
+
+
 def metric_rows(_: str) -> str:
     """Every family with its type, labels and meaning."""
     lines = ["| family | type | labels | meaning |", "|---|---|---|---|"]
@@ -583,6 +625,8 @@ def metric_rows(_: str) -> str:
 
 
 GENERATORS: dict[str, Callable[[str], str]] = {
+    "chart-values": chart_value_table,
+    "image-sizes": image_sizes,
     "benchmarks": benchmark_figures,
     "command-line": command_line,
     "comparison": comparison,
@@ -590,6 +634,7 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "comparison-verdict": comparison_verdict,
     "comparison-warm-up": comparison_warm_up,
     "compat": compat_table,
+    "console-changes": console_changes,
     "console-endpoints": console_endpoints,
     "decisions": decisions,
     "headline": headline,

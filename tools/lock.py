@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
 SUPPORTED = ("python3.11", "python3.12", "python3.13")
-EVERYTHING = ".[spark,lake,plot,rocksdb,console,browser,otel,grpc,dev]"
+EVERYTHING = ".[all,browser,site,deploy,release,dev]"
 # Build dependencies: of Orbitlog (hatchling, and editables for --editable) and of PySpark, which ships as source.
 BUILD_BACKENDS = ("hatchling", "editables", "setuptools", "wheel")
 

@@ -1,0 +1,58 @@
+"""Release check: the changelog and the versions of this checkout hold, and mistakes in them are reported."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import orbitlog
+from tools import release_check
+from tools.release_check import Failed, check_changelog, check_versions
+
+ROOT = Path(__file__).resolve().parent.parent
+GOOD = "# Changes\n\n## Unreleased\n\n## 1.2.0 - 2026-01-31\n\n### Fixed\n\n- x\n\n## 1.1.0 - 2026-01-02\n"
+
+
+def test_this_changelog_has_the_form() -> None:
+    check_changelog((ROOT / "CHANGELOG.md").read_text(), None)
+    assert check_changelog(GOOD, "1.2.0") == "2 releases"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "version", "problem"),
+    [
+        (GOOD.replace("## Unreleased\n", ""), None, "must start"),
+        (GOOD.replace("1.2.0 - 2026-01-31", "1.2.0"), None, "is not `## VERSION - DATE`"),
+        (GOOD.replace("1.1.0", "1.3.0"), None, "descending"),
+        (GOOD.replace("### Fixed", "### Repaired"), None, "unknown sections"),
+        (GOOD, "1.3.0", "no section for 1.3.0"),
+    ],
+)
+def test_mistake_in_the_changelog_is_reported(wrong: str, version: str | None, problem: str) -> None:
+    with pytest.raises(Failed, match=problem):
+        check_changelog(wrong, version)
+
+
+def test_versions_agree_everywhere() -> None:
+    assert release_check.stated_version() == orbitlog.__version__
+    check_versions(orbitlog.__version__, f"v{orbitlog.__version__}")
+    with pytest.raises(Failed, match="the tag is"):
+        check_versions(orbitlog.__version__, "v9.9.9")
+
+
+def test_workflows_run_targets_that_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for workflow in (ROOT / ".github" / "workflows").iterdir():
+        commands = re.findall(r"^\s*- run: (.+)$", workflow.read_text(), re.MULTILINE)
+        assert commands, workflow
+        for command in commands:
+            program, target, *_ = command.split()
+            assert program == "make" and target in targets, command
+
+
+def test_devcontainer_is_json_that_runs_a_target() -> None:
+    described = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert described["postCreateCommand"] == "make setup"

@@ -1,0 +1,139 @@
+"""Measure what the core and each extra add to an installation, and write the table of docs/install.md.
+
+Packages are downloaded once, at the versions of constraints.txt. Download is the size of their archives, disk the size
+of the files in them; bytecode, which Python writes when it runs, is not counted. With --times each set is also
+installed from those archives into an empty environment. Sizes of an extra include the core's.
+
+usage: measure_sizes.py [--times] [--keep DIRECTORY]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "install.md"
+SETS = ("", "console", "rocksdb", "otel", "grpc", "plot", "fast", "lake", "spark", "all")
+CORE_DOWNLOAD_MAX_MB = 35
+MB = 1_000_000
+_MARKS = ("<!-- sizes: make sizes -->\n", "<!-- end of sizes -->\n")
+
+
+class Size(NamedTuple):
+    """What one set of packages takes."""
+
+    packages: int
+    download_bytes: int
+    disk_bytes: int
+    seconds: float | None
+
+
+def pip(*arguments: str, python: str = sys.executable) -> None:
+    constrained = {"PIP_CONSTRAINT": "constraints.txt", "PIP_BUILD_CONSTRAINT": "constraints.txt"}
+    command = [python, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", *arguments]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, **constrained}, check=True)
+
+
+def download(directory: Path) -> Path:
+    """Fetch every package of every extra, and build the wheel of Orbitlog; return the wheel."""
+    pip("wheel", "--no-deps", "--wheel-dir", str(directory), ".")
+    pip("wheel", "--wheel-dir", str(directory), "--find-links", str(directory), "orbitlog[all] @ file://" + str(ROOT))
+    (wheel,) = directory.glob("orbitlog-*.whl")
+    return wheel
+
+
+def disk_bytes(archive: Path) -> int:
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            return sum(member.file_size for member in wheel.infolist())
+    with tarfile.open(archive) as source:
+        return sum(member.size for member in source)
+
+
+def archives_of(wheel: Path, extra: str, directory: Path) -> list[Path]:
+    """Return the archives that pip installs for an extra."""
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.json"
+        source = ("--no-index", "--find-links", str(directory))
+        options = ("--dry-run", "--ignore-installed", "--report", str(report))
+        pip("install", *source, *options, requirement(wheel, extra))
+        chosen = json.loads(report.read_text())["install"]
+    return [directory / item["download_info"]["url"].rpartition("/")[2] for item in chosen]
+
+
+def requirement(wheel: Path, extra: str) -> str:
+    return f"{wheel}[{extra}]" if extra else str(wheel)
+
+
+def install_seconds(wheel: Path, extra: str, directory: Path) -> float:
+    with tempfile.TemporaryDirectory() as scratch:
+        subprocess.run([sys.executable, "-I", "-m", "venv", scratch], check=True)
+        python = str(Path(scratch, "bin", "python"))
+        started = time.monotonic()
+        pip("install", "--no-index", "--find-links", str(directory), requirement(wheel, extra), python=python)
+        return time.monotonic() - started
+
+
+def measure(directory: Path, *, with_times: bool) -> dict[str, Size]:
+    wheel = download(directory)
+    sizes = {}
+    for extra in SETS:
+        archives = archives_of(wheel, extra, directory)
+        sizes[extra] = Size(
+            len(archives),
+            sum(archive.stat().st_size for archive in archives),
+            sum(map(disk_bytes, archives)),
+            install_seconds(wheel, extra, directory) if with_times else None,
+        )
+        print(f"{extra or 'core'}: {sizes[extra]}", flush=True)
+    return sizes
+
+
+def table(sizes: dict[str, Size]) -> str:
+    has_times = any(size.seconds is not None for size in sizes.values())
+    head = ["command", "packages", "download", "on disk", *(["time"] if has_times else [])]
+    rows = [head, ["---", *(["---:"] * (len(head) - 1))]]
+    for extra, size in sizes.items():
+        command = f"`pip install 'orbitlog[{extra}]'`" if extra else "`pip install orbitlog`"
+        row = [command, str(size.packages), *(f"{round(count / MB)} MB" for count in size[1:3])]
+        rows.append(row + ([f"{size.seconds:.0f} s"] if size.seconds is not None else []))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def write_page(text: str) -> None:
+    page = PAGE.read_text()
+    pattern = re.compile("(?<=" + re.escape(_MARKS[0]) + ").*?(?=" + re.escape(_MARKS[1]) + ")", re.DOTALL)
+    assert pattern.search(page), f"{PAGE} has no marks for the table"
+    PAGE.write_text(pattern.sub(lambda _: text, page))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--times", action="store_true", help="also install each set, and write how long that takes")
+    parser.add_argument("--keep", type=Path, help="keep the archives in this directory")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = options.keep or Path(scratch)
+        directory.mkdir(parents=True, exist_ok=True)
+        sizes = measure(directory.resolve(), with_times=options.times)
+    write_page(table(sizes))
+    core_mb = sizes[""].download_bytes / MB
+    if core_mb > CORE_DOWNLOAD_MAX_MB:
+        print(f"the core is {core_mb:.0f} MB to download, at most {CORE_DOWNLOAD_MAX_MB} are allowed", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
