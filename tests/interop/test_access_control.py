@@ -25,6 +25,7 @@ from tests.interop.harness.systems import APACHE_497, APACHE_550, ORBITLOG, Syst
 pytestmark = pytest.mark.interop
 
 SECONDS = 20.0
+RELOAD_TRIES = 10  # each takes a second at least; brokers compare files every five
 SEND = {"a": "P", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "j": "0", "k": "false", "m": "false"}
 PULL = {"queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "0", "commitOffset": "0"}
 PULL |= {"suspendTimeoutMillis": "0", "subVersion": "0", "subscription": "*"}
@@ -150,13 +151,45 @@ def test_official_java_client_sends_and_consumes_with_its_credentials(
             return run_program(command, "SignedClient", [*words, *more])
 
         make_accounts(system, generation)
-        sent, consumed = run("admin")
+        answers = run("admin")
+        assert len(answers) == 2, answers
+        sent, consumed = answers
         assert (sent["answer"], sent["count"]) == ("sent", 53)
         assert (consumed["answer"], consumed["complete"]) == ("consumed", True)
         assert run("admin", "token")[0]["answer"] == "sent"
         for role in ("denied", "wrong secret", "stranger"):
             (answer,) = run(role)
             assert answer["answer"] == "refused"
+
+
+@pytest.mark.parametrize("kind", [APACHE_497, ORBITLOG])
+def test_account_in_a_new_file_is_in_force_without_a_restart(
+    kind: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
+) -> None:
+    """The official client is admitted some seconds after its file appears in `conf/acl`, and refused after it goes."""
+    command = java_command(packages_of("4.9.7"), tmp_path / "client")
+    directory = tmp_path / kind / "home" / "conf" / "acl"
+    directory.mkdir(parents=True)
+    stranger = ROLES["stranger"]
+    with running(kind, "1.0", tmp_path, packages_of) as system:
+        make_accounts(system, "1.0")
+
+        def until_answer(wanted: str) -> list[dict[str, object]]:
+            words = [system.name_server_address, stranger.access_key, stranger.secret_key, "Mine", "mine", "5"]
+            for _ in range(RELOAD_TRIES):
+                answers = run_program(command, "SignedClient", words)
+                if answers[0]["answer"] == wanted:
+                    return answers
+            raise AssertionError(answers)
+
+        until_answer("refused")
+        account = f"accessKey: {stranger.access_key}, secretKey: {stranger.secret_key}"
+        permissions = "topicPerms: [Mine=PUB|SUB], groupPerms: [mine=SUB]"
+        (directory / "more.yml").write_text(f"accounts:\n- {{{account}, {permissions}}}\n")
+        sent, consumed = until_answer("sent")
+        assert (sent["count"], consumed["complete"]) == (8, True)
+        (directory / "more.yml").unlink()
+        until_answer("refused")
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])

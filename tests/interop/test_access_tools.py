@@ -59,6 +59,8 @@ SCRIPTS = {
         "updateAcl -b {b} -s User:bob -r Topic:Mine -a Pub -d Deny",
         "getAcl -b {b} -s User:bob",
         "listAcl -b {b} -s bob",
+        "copyAcl -f {b} -t {b} -s User:bob",
+        "copyAcl -f {b} -t {b}",
         "deleteAcl -b {b} -s User:bob -r Topic:Mine",
         "listAcl -b {b} -r Group",
         "deleteAcl -b {b} -s User:bob",
@@ -150,11 +152,30 @@ VERBS = (
     "updateTopic -b {b} -t Other -r 1 -w 1",
     "updateSubGroup -b {b} -g mine",
     "consumerProgress -g mine",
+    "queryMsgByKey -t Mine -k known",
+    "sendMessage -t Mine -p body",
+    "sendMessage -t Other -p body",
     "deleteSubGroup -b {b} -g unknown",
 )
 REFUSALS = ("AclException", "has no permission", "check signature failed", "is not found.", "username cannot be null")
-# Verbs of topics and groups; their requests need the same permissions in 2.0 at both brokers.
-DATA_VERBS = ("topicStatus", "consumerProgress", "updateTopic")
+# Verbs of topics, groups and messages; their requests need the same permissions in 2.0 at both brokers.
+DATA_VERBS = ("topicStatus", "consumerProgress", "updateTopic", "sendMessage", "queryMsgByKey")
+QUERY = "queryMsgByKey -t Mine -k known"
+
+
+def sent_message_id(printed: str) -> str:
+    found = re.search(r"SEND_OK +(\w+)", printed)
+    assert found, printed
+    return found[1]
+
+
+def is_allowed(verb: str, printed: str, message_id: str) -> bool:
+    """Return whether a verb was allowed. Two hide refusals: they report an unknown route, or find no message."""
+    if verb.startswith("sendMessage"):
+        return "SEND_OK" in printed
+    if verb == QUERY:
+        return message_id in printed
+    return not any(text in printed for text in REFUSALS)
 
 
 def verdicts(
@@ -167,11 +188,15 @@ def verdicts(
         with running(kind, generation, tmp_path, packages_of) as system:
             make_accounts(system, generation)
             client = Client(driver, system)
+            write_credentials(tmp_path / kind / "tool", ADMIN)
+            # Without this route consumerProgress ends at the name server, and no broker decides on it.
+            client.mqadmin(f"updateTopic -b {system.broker_address} -t %RETRY%mine -r 1 -w 1")
+            message_id = sent_message_id(client.mqadmin("sendMessage -t Mine -k known -p body"))
             for role in ("admin", "writer", "reader", "denied", "wrong secret", "stranger"):
                 write_credentials(tmp_path / kind / "tool", ROLES[role])
                 for verb in VERBS:
                     printed = client.mqadmin(verb.format(b=system.broker_address))
-                    table[role, verb] = not any(text in printed for text in REFUSALS)
+                    table[role, verb] = is_allowed(verb, printed, message_id)
     finally:
         driver.close()
     return table
@@ -184,6 +209,11 @@ def test_mqadmin_of_each_version_is_allowed_what_apaches_broker_allows_or_less(
 ) -> None:
     theirs = verdicts(version, apache, generation, tmp_path, packages_of)
     ours = verdicts(version, ORBITLOG, generation, tmp_path, packages_of)
+    if generation == "1.0":
+        # Brokers of 4.9.7 refuse every query of clients since 4.9.4: they leave a field out of the signature.
+        queries = {cell: ours.pop(cell) for cell in list(ours) if cell[1] == QUERY}
+        assert {role for (role, _), allowed in queries.items() if allowed} == {"admin", "reader"}
+        assert not any(theirs[cell] for cell in queries)
     assert [cell for cell in ours if ours[cell] and not theirs[cell]] == []
     assert [cell for cell in ours if cell[0] == "admin" and not (ours[cell] and theirs[cell])] == []
     assert [cell for cell in ours if cell[0] in ("wrong secret", "stranger", "denied") and ours[cell]] == []

@@ -11,15 +11,18 @@ from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.processes import java_command, run_program
+from tests.interop.harness.replica_reads import same_reads
 from tests.interop.harness.replicas import java_master, orbitlog_slave, table_of
 from tests.interop.harness.store_copies import (
     CATCH_UP_SECONDS,
     RESTARTS,
-    TABLES,
+    all_queue_files,
     assert_sound_files,
     has_same_log,
+    index_files,
     kinds,
     queue_files,
+    tables,
 )
 
 pytestmark = pytest.mark.interop
@@ -46,20 +49,30 @@ def test_log_of_an_orbitlog_slave_equals_the_java_masters(
                 client.send(producer, topic, count=500, bytesMax=8000, seed=1 + number)
                 client.eventually(is_copied, "the same log", CATCH_UP_SECONDS)
                 client.send(producer, topic, count=200, bytesMax=8000, seed=50 + number)  # then killed
-        with orbitlog_slave(tmp_path / "slave", master.name_server_address, version) as (slave, _):
+        with orbitlog_slave(tmp_path / "slave", master.name_server_address, version) as (slave, address):
+            client.send(producer, topic, count=50, bytesMax=500, seed=99, keys="key-{}")
             arguments = [master.name_server_address, master.broker_address, "Kinds"]
             run_program(java_command(packages, tmp_path / "kinds"), "SendSome", [*arguments, *kinds(version)])
+            if version.startswith("5"):
+                client.mqadmin(f"setConsumeMode -b {master.broker_address} -t {topic} -g readers -m POP -q 2")
+                assert table_of(master.store, "messageRequestMode.json", "messageRequestModeMap")
             client.eventually(is_copied, "the same log", CATCH_UP_SECONDS)
             client.eventually(
                 lambda: queue_files(slave_store, topic) == queue_files(master.store, topic), "the same queues"
             )
-            for name, key in TABLES:
+            for name, key in tables(version):
                 client.eventually(
                     lambda name=name, key=key: table_of(slave_store, name, key) == table_of(master.store, name, key),
                     f"the same {name}",
                     CATCH_UP_SECONDS,
                 )
             client.eventually(is_copied, "the same log", CATCH_UP_SECONDS)
+            client.eventually(
+                lambda: all_queue_files(slave_store) == all_queue_files(master.store), "the same queues of all topics"
+            )
+            client.eventually(lambda: index_files(slave_store) == index_files(master.store), "the same index")
+            found = same_reads(master.broker_address, address, master.store, topic, ["key-0", "key-7", "key-49"])
+            assert min(found) > 0, "nothing was read"
             slave.stop()
         assert len(list((slave_store / "commitlog").iterdir())) >= 6
         client.close()

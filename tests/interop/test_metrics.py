@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 import urllib.request
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.systems import APACHE_550, ORBITLOG, System, make_system
 from tests.support.apache_metrics import ABSENT, ABSENT_PREFIXES
 from tests.support.exposition_parser import ParsedFamily, parse_exposition
+from tests.support.free_ports import free_port
 
 pytestmark = pytest.mark.interop
 
@@ -58,12 +58,6 @@ def load(mq: BlockingRocketMQ) -> None:
     mq.send(TOPIC, b"later", delay=3600)
     mq.send_in_transaction(TOPIC, b"committed", lambda _: True)
     mq.send_in_transaction(TOPIC, b"rolled back", lambda _: False)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def scraped(port: int) -> dict[str, ParsedFamily]:

@@ -19,8 +19,14 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from pyspark.sql import types as T
 
+from orbitlog.jobs.local_runner import run_here
+from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
 from orbitlog.pipeline.network.cluster_session import close_sessions
-from orbitlog.pipeline.sink.partition_write import commit_write, write_partition
+from orbitlog.pipeline.network.network_options import ClusterOptions
+from orbitlog.pipeline.replay.replay_job import ReplayRequest, replay
+from orbitlog.pipeline.replay.replay_rows import ReplayRules
+from orbitlog.pipeline.sink.epoch_commit import commit_write
+from orbitlog.pipeline.sink.partition_write import write_partition
 from orbitlog.pipeline.sink.row_ids import WriteIdentity
 from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_marks import PartitionReport
@@ -193,6 +199,28 @@ def test_java_reads_what_the_sink_wrote(client: Client) -> None:
     large = client.topic("SparkLarge", queues=1)
     write(options(client, large), batch(1, 20_000))
     assert [one["bodyLength"] for one in stored(client, large, 1, 1)] == [20_000]
+
+
+@java_clients
+def test_java_consumes_what_a_replay_of_a_table_sent(client: Client, tmp_path: Path) -> None:
+    source, target = client.topic("ReplayFrom", queues=2), client.topic("ReplayTo", queues=2)
+    producer = client.producer()
+    client.send(producer, source, count=40, body="one", tags="A,B", keys="key-{}", **{"property.n": "{}"})
+    sent = stored(client, source, 2, 40)
+    cluster = ClusterOptions(client.system.name_server_address)
+    table = tmp_path / "lake"
+    list(export_topic(run_here, ExportRequest((), source, table, "delta", cluster=cluster)))
+    request = ReplayRequest(tmp_path / "state", ReplayRules(to_topic=target), table=table, table_format="delta")
+    assert replay(run_here, request, cluster).sent == 40
+    push = client.push(target, client.group("replayed"))
+    taken = push.wait_for(40)
+    kept = ("keys", "tags", "flag", "bodySha256")
+    assert sorted(tuple(one[name] for name in kept) for one in taken) == sorted(
+        tuple(one[name] for name in kept) for one in sent
+    )
+    assert {one["properties"]["n"] for one in taken} == {str(number) for number in range(40)}
+    assert replay(run_here, request, cluster).resumed_tasks >= 1
+    assert len(stored(client, target, 2, 40)) == 40
 
 
 @java_clients

@@ -111,7 +111,9 @@ def test_java_client_sends_and_consumes_over_tls(
     mode: str, version: str, tmp_path: Path, packages_of: PackagesOf
 ) -> None:
     with serving(tmp_path, mode) as system:
-        sent, consumed = java_client(packages_of(version), tmp_path, system, java_options(tmp_path))
+        answers = java_client(packages_of(version), tmp_path, system, java_options(tmp_path))
+        assert len(answers) == 2, answers
+        sent, consumed = answers
         assert (sent["answer"], sent["count"]) == ("sent", 23)
         assert (consumed["answer"], consumed["complete"]) == ("consumed", True)
         (plain, *_) = java_client(packages_of(version), tmp_path, system, [])
@@ -248,6 +250,38 @@ def test_cpp_client_sends_and_consumes_over_tls(mode: str, tmp_path: Path, packa
                     sent = client.send(producer, "Orders", count=1, body="refused")
                     assert {one["status"] for one in sent} == {"SEND_OK"}
             assert closings(system, reason)
+
+
+@contextmanager
+def go_client(tmp_path: Path, system: System, packages_of: PackagesOf) -> Iterator[Client]:
+    driver = start_driver("go-tls", tmp_path / "go", packages_of)
+    try:
+        client = Client(driver, system)
+        yield client
+        client.close()
+    finally:
+        driver.close()
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+def test_go_client_sends_and_consumes_over_tls(mode: str, tmp_path: Path, packages_of: PackagesOf) -> None:
+    """The client verifies no certificate: the name in that of the server is a wrong one here."""
+    with (
+        serving(tmp_path, mode, elsewhere_server_files()) as system,
+        go_client(tmp_path, system, packages_of) as client,
+    ):
+        producer = client.producer(group="producers", tls="true")
+        sent = client.send(producer, "Orders", count=20, body="one")
+        assert {one["status"] for one in sent} == {"SEND_OK"}
+        found = client.push("Orders", "billing", tls="true").wait_for(20)
+        assert {one["body"] for one in found} == {f"one {number}" for number in range(20)}
+        assert "Traceback" not in server_log(system)
+        if mode == "enforcing":
+            with pytest.raises((Refused, AssertionError)):
+                producer = client.producer(group="plain")
+                sent = client.send(producer, "Orders", count=1, body="refused")
+                assert {one["status"] for one in sent} == {"SEND_OK"}
+            assert closings(system, "plain connection to a port that serves TLS only")
 
 
 def cpp_file(path: Path, trust: Path) -> str:

@@ -83,7 +83,19 @@ class Client:
     def topic(self, name: str, *, queues: int = 4, **words: object) -> str:
         """Make a topic, and wait until its route is known."""
         topic = f"{name}_{self.mark}"
-        self.call("createTopic", topic=topic, queues=queues, brokerAddress=self.system.broker_address, **words)
+        wanted = {"topic": topic, "queues": queues, "brokerAddress": self.system.broker_address, **words}
+
+        def is_created() -> bool:
+            try:
+                self.call("createTopic", **wanted)
+            except Refused as refused:
+                # Java's client keeps the connection to a killed broker for a while, and does not try another one.
+                if refused.kind == "RemotingConnectException":
+                    return False
+                raise
+            return True
+
+        self.eventually(is_created, f"{topic} is created")
         return topic
 
     def group(self, name: str) -> str:

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,8 @@ OLD_SECONDS = 86_400
 JAVA_SOURCES = Path(__file__).resolve().parent.parent / "java"
 
 _GROUP = "org.apache.rocketmq"
+OTEL_AGENT = "2.10.0"
+HADOOP = "3.5.0"  # the version of the client in PySpark 4.3
 _ARTIFACTS = ("namesrv", "broker", "tools", "client")
 
 
@@ -66,6 +69,30 @@ def proxy_jars(version: str, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> tupl
     return tuple(_cached_jars(directory) or _resolve(directory, version, maven_seconds_max, ("proxy",)))
 
 
+@cache
+def yarn_jars(version: str = HADOOP, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> tuple[str, ...]:
+    """Return the class path of YARN's resource and node manager; raises `NotAvailable` if it cannot be downloaded."""
+    directory = cache_directory() / f"yarn-{version}"
+    directory.mkdir(parents=True, exist_ok=True)
+    artifacts = ("yarn-server-resourcemanager", "yarn-server-nodemanager", "common")
+    jars = _cached_jars(directory) or _resolve(
+        directory, version, maven_seconds_max, artifacts, group="org.apache.hadoop", prefix="hadoop-"
+    )
+    return tuple(jars)
+
+
+@cache
+def otel_javaagent(version: str = OTEL_AGENT, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> Path:
+    """Return OpenTelemetry's Java agent, which instruments RocketMQ's clients; raises `NotAvailable` without it."""
+    directory = cache_directory() / f"otel-javaagent-{version}"
+    directory.mkdir(parents=True, exist_ok=True)
+    artifacts = ("opentelemetry-javaagent",)
+    jars = _cached_jars(directory) or _resolve(
+        directory, version, maven_seconds_max, artifacts, group="io.opentelemetry.javaagent", prefix=""
+    )
+    return Path(jars[0])
+
+
 def _program(name: str) -> Path:
     home = os.environ.get("JAVA_HOME")
     if home and (program := Path(home, "bin", name)).exists():
@@ -84,11 +111,19 @@ def _cached_jars(directory: Path) -> list[str] | None:
     return jars if all(Path(jar).exists() for jar in jars) else None
 
 
-def _resolve(directory: Path, version: str, seconds_max: int, artifacts: tuple[str, ...] = _ARTIFACTS) -> list[str]:
+def _resolve(
+    directory: Path,
+    version: str,
+    seconds_max: int,
+    artifacts: tuple[str, ...] = _ARTIFACTS,
+    *,
+    group: str = _GROUP,
+    prefix: str = "rocketmq-",
+) -> list[str]:
     maven = shutil.which("mvn")
     if maven is None:
         raise NotAvailable("mvn was not found: install Maven to fetch the packages of Apache RocketMQ")
-    (directory / "pom.xml").write_text(_pom(version, artifacts))
+    (directory / "pom.xml").write_text(_pom(version, [prefix + name for name in artifacts], group))
     # Written by Maven under another name, so that an interrupted run leaves nothing that looks complete.
     fresh = directory / "class_path.new"
     command = [maven, "--batch-mode", "--quiet", "dependency:build-classpath", f"-Dmdep.outputFile={fresh}"]
@@ -104,18 +139,18 @@ def _resolve(directory: Path, version: str, seconds_max: int, artifacts: tuple[s
                 timeout=seconds_max,
             )
     except subprocess.TimeoutExpired:
-        raise NotAvailable(f"Maven did not fetch {_GROUP} {version} within {seconds_max} s; see {log}") from None
+        raise NotAvailable(f"Maven did not fetch {group} {version} within {seconds_max} s; see {log}") from None
     if done.returncode != 0:
-        raise NotAvailable(f"Maven cannot fetch {_GROUP} {version} (exit {done.returncode}); see {log}")
+        raise NotAvailable(f"Maven cannot fetch {group} {version} (exit {done.returncode}); see {log}")
     fresh.replace(directory / "class_path.txt")
     jars = _cached_jars(directory)
     assert jars, "Maven names files that do not exist"
     return jars
 
 
-def _pom(version: str, artifacts: tuple[str, ...]) -> str:
+def _pom(version: str, artifacts: Sequence[str], group: str) -> str:
     dependencies = "".join(
-        f"<dependency><groupId>{_GROUP}</groupId><artifactId>rocketmq-{name}</artifactId>"
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
         f"<version>{version}</version></dependency>\n"
         for name in artifacts
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.interop.harness.packages import ApachePackages, NotAvailable, cache_directory, proxy_jars
 from tests.interop.harness.processes import java_command
+from tests.support.free_ports import free_port
 
 HOST = "127.0.0.1"
 GRPC_CLIENT = "rocketmq-python-client==5.1.2"
@@ -27,7 +28,7 @@ def proxy_of(packages: ApachePackages, name_server: str, cluster: str, directory
     """Start a proxy that asks the name server for brokers; yields the address for gRPC clients."""
     home = directory / "proxy"
     (home / "conf").mkdir(parents=True)
-    grpc_port, remoting_port = _free_ports(2)
+    grpc_port, remoting_port = (free_port() for _ in range(2))
     settings = {
         "rocketMQClusterName": cluster,
         "namesrvAddr": name_server,
@@ -76,13 +77,3 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
         except OSError:
             time.sleep(0.2)
     raise NotAvailable("Apache's proxy did not start")
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind((HOST, 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

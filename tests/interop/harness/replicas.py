@@ -77,7 +77,7 @@ def java_broker(
     broker = start_broker(server_command(packages, directory), directory, ports, directory / "store", given)
     try:
         # The name server knows the name already, by the other broker of the group.
-        broker.wait_until(lambda: _accepts(ports.broker), BROKER_SECONDS_MAX)
+        broker.wait_until(lambda: accepts(ports.broker), BROKER_SECONDS_MAX)
         yield broker, f"127.0.0.1:{ports.broker}"
     finally:
         broker.kill()
@@ -93,7 +93,7 @@ def java_slave(
         yield slave
 
 
-def _accepts(port: int) -> bool:
+def accepts(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0

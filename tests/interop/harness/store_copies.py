@@ -25,6 +25,11 @@ TABLES = (
 )
 
 
+def tables(version: str) -> tuple[tuple[str, str], ...]:
+    """Return file and key of each table that slaves of a version copy."""
+    return (*TABLES, ("messageRequestMode.json", "messageRequestModeMap")) if version.startswith("5") else TABLES
+
+
 def has_same_log(master: Path, slave: Path) -> bool:
     """Compare the segments that have data; either side may have prepared one more."""
     for segment in sorted((master / "commitlog").iterdir()):
@@ -38,6 +43,19 @@ def has_same_log(master: Path, slave: Path) -> bool:
 def queue_files(store: Path, topic: str) -> dict[str, bytes]:
     root = store / "consumequeue" / topic
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def all_queue_files(store: Path) -> dict[str, bytes]:
+    """Return the queue files of all topics that have a unit."""
+    root = store / "consumequeue"
+    files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return {name: content for name, content in files.items() if content.strip(b"\0")}
+
+
+def index_files(store: Path) -> list[bytes]:
+    """Return the index files that have keys, in their order; their names are times of their creation."""
+    found = [path.read_bytes() for path in sorted((store / "index").iterdir())]
+    return [content for content in found if content[:40].strip(b"\0")]
 
 
 def kinds(version: str) -> list[str]:

@@ -1,5 +1,7 @@
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.QueryResult;
@@ -49,6 +51,16 @@ final class Lookups {
         }
     }
 
+    /** A process of mqadmin runs one command: here, a command would keep the producer of its first run, shut down. */
+    private static void forgetCommands() throws ReflectiveOperationException {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (List.class.isAssignableFrom(field.getType())) {
+                field.setAccessible(true);
+                ((List<?>) field.get(null)).clear();
+            }
+        }
+    }
+
     /** What the command printed; one at a time, for standard output belongs to the process. */
     private static synchronized void mqadmin(Words words, JsonLine answer) throws Exception {
         PrintStream out = System.out;
@@ -58,6 +70,7 @@ final class Lookups {
         try {
             System.setOut(new PrintStream(printed, true, "UTF-8"));
             System.setErr(new PrintStream(complained, true, "UTF-8"));
+            forgetCommands();
             MQAdminStartup.main0(words.below("argument.").values().toArray(new String[0]), null);
         } finally {
             System.out.flush();

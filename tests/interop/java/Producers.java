@@ -61,6 +61,7 @@ final class Producers {
     private static void start(DefaultMQProducer producer, Words words) throws Exception {
         producer.setNamesrvAddr(words.text("nameServer"));
         producer.setVipChannelEnabled(false);
+        producer.setPollNameServerInterval(words.number("pollNameServerMs", producer.getPollNameServerInterval()));
         producer.setInstanceName(words.text("name"));
         producer.setSendMsgTimeout(words.number("timeoutMs", 10_000));
         producer.setMaxMessageSize(words.number("bytesMax", producer.getMaxMessageSize()));

@@ -48,6 +48,7 @@ final class PushConsumers {
     private void start() throws Exception {
         consumer.setNamesrvAddr(words.text("nameServer"));
         consumer.setVipChannelEnabled(false);
+        consumer.setPollNameServerInterval(words.number("pollNameServerMs", consumer.getPollNameServerInterval()));
         consumer.setInstanceName(words.text("instance", words.text("name")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + words.text("from", "FIRST_OFFSET")));
         if (words.has("namespace")) {

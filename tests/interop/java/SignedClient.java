@@ -34,8 +34,9 @@ public final class SignedClient {
         DefaultMQProducer producer = new DefaultMQProducer("signed-producers", hook);
         producer.setNamesrvAddr(words[0]);
         producer.setVipChannelEnabled(false);
+        // The first send connects and, with TLS, shakes hands: on a loaded machine more than Java's 3 seconds.
         producer.setRetryTimesWhenSendFailed(Integer.getInteger("signed.retries", 0));
-        producer.setSendMsgTimeout(Integer.getInteger("signed.timeoutMillis", 3000));
+        producer.setSendMsgTimeout(Integer.getInteger("signed.timeoutMillis", 20000));
         producer.start();
         try {
             for (int i = 0; i < count; i++) {

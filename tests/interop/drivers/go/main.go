@@ -118,14 +118,15 @@ func (given words) credentials() primitive.Credentials {
 }
 
 func startProducer(given words) error {
-	made, err := rocketmq.NewProducer(
+	options := []producer.Option{
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{given["nameServer"]})),
 		producer.WithGroupName(given["group"]),
 		producer.WithInstanceName(given["name"]),
-		producer.WithSendMsgTimeout(10*time.Second),
+		producer.WithSendMsgTimeout(10 * time.Second),
 		producer.WithCredentials(given.credentials()),
 		producer.WithQueueSelector(bySharding{producer.NewRoundRobinQueueSelector()}),
-	)
+	}
+	made, err := rocketmq.NewProducer(append(options, producerTls(given)...)...)
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func outcome(told string) primitive.LocalTransactionState {
 	case "ROLLBACK_MESSAGE":
 		return primitive.RollbackMessageState
 	}
-	return primitive.UnknowState
+	return unknownState
 }
 
 func (told decisions) ExecuteLocalTransaction(one *primitive.Message) primitive.LocalTransactionState {
@@ -320,7 +321,7 @@ func push(given words) error {
 	if given["broadcasting"] == "true" {
 		options = append(options, consumer.WithConsumerModel(consumer.BroadCasting))
 	}
-	made, err := rocketmq.NewPushConsumer(options...)
+	made, err := rocketmq.NewPushConsumer(append(options, consumerTls(given)...)...)
 	if err != nil {
 		return err
 	}
