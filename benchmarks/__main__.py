@@ -15,6 +15,7 @@ from benchmarks import (
     bench_access,
     bench_cli,
     bench_client_soak,
+    bench_console,
     bench_dispatch,
     bench_dledger,
     bench_doctor,
@@ -23,10 +24,12 @@ from benchmarks import (
     bench_lag,
     bench_many,
     bench_memory,
+    bench_metrics,
     bench_pipeline,
     bench_query,
     bench_reads,
     bench_records,
+    bench_replication,
     bench_sources,
     bench_startup,
     bench_store,
@@ -99,6 +102,25 @@ def _memory(report: Report, sizes: Sizes, _: Path) -> None:
     bench_memory.run(report, steps=10, per_step=per_step)
 
 
+def _metrics(report: Report, sizes: Sizes, _: Path) -> None:
+    is_quick = sizes is QUICK
+    bench_metrics.run(report, seconds=0.2 if is_quick else 8.0)
+    bench_metrics.run_many(report, topics=50 if is_quick else 10_000, groups=10 if is_quick else 100)
+
+
+def _replication(report: Report, sizes: Sizes, _: Path) -> None:
+    sends = sizes.sends * 6 // 5 // 64 * 64
+    catch_up_bytes = (8 if sizes is QUICK else 512) << 20
+    is_quick = sizes is QUICK
+    bench_replication.run(
+        report,
+        sends=sends,
+        probes=20 if is_quick else 150,
+        catch_up_bytes=catch_up_bytes,
+        failovers=1 if is_quick else 4,
+    )
+
+
 BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "commands": lambda report, sizes, _: bench_cli.run(report, rounds=2 if sizes is QUICK else 10),
     "records": _records,
@@ -111,6 +133,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "queues": lambda report, sizes, _: bench_startup.run_queues(report, topics=sizes.queue_topics),
     "log": lambda report, sizes, _: bench_startup.run_log(report, gigabytes=sizes.log_gigabytes),
     "memory": _memory,
+    "metrics": _metrics,
     "dispatch": lambda report, sizes, _: bench_dispatch.run(
         report, seconds=sizes.lag_seconds, warm_seconds=min(20.0, 2 * sizes.lag_seconds)
     ),
@@ -119,6 +142,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "hot": lambda report, sizes, _: bench_hot_path.run(report, count=sizes.sends // 64 * 64),
     "pipeline": _pipeline,
     "large": lambda report, sizes, _: bench_pipeline.run_large(report, gigabytes=sizes.log_gigabytes),
+    "replication": _replication,
     "sources": _sources,
     "many": lambda report, sizes, _: bench_many.run(
         report, topics=sizes.many_topics, groups=sizes.many_topics // 5, queues=min(sizes.many_topics, 65_535)
@@ -126,6 +150,13 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "waiting": lambda report, sizes, _: bench_waiting.run(report, count=sizes.sends, waiting=sizes.waiting),
     "client-soak": lambda report, sizes, _: bench_client_soak.run(report, messages=sizes.soak),
     "access": lambda report, sizes, _: bench_access.run(report, count=sizes.frames // 20),
+    "console": lambda report, sizes, _: bench_console.run(
+        report,
+        topics=50 if sizes is QUICK else 1_000,
+        groups=20 if sizes is QUICK else 500,
+        many_groups=40 if sizes is QUICK else 10_000,
+        seconds=2 if sizes is QUICK else 30,
+    ),
     "wire": lambda report, sizes, _: bench_wire.run(report, count=sizes.frames),
 }
 
@@ -147,9 +178,11 @@ def main() -> None:
     print(", ".join(f"{name} {value}" for name, value in circumstances().items()))
     report = Report()
     with tempfile.TemporaryDirectory(prefix="orbitlog-bench-") as temporary:
-        for name in arguments.names or BENCHMARKS:
-            BENCHMARKS[name](report, sizes, arguments.data or Path(temporary))
-    report.save(arguments.out)
+        try:
+            for name in arguments.names or BENCHMARKS:
+                BENCHMARKS[name](report, sizes, arguments.data or Path(temporary))
+        finally:
+            report.save(arguments.out)  # also what was measured before a failure
     print(f"\nrecorded in {arguments.out}")
 
 

@@ -145,7 +145,7 @@ async def _delivery(bench: _Bench, topic: str, property_name: str, count: int) -
     bench.ahead_ms = _HOUR_MS
     timed.step, delayed.deliver_due = step, deliver_due  # type: ignore[method-assign]
     started = time.perf_counter()
-    bench.broker._deliveries.woken.set()
+    bench.broker._scheduler.deliveries.woken.set()
     await _until(lambda: bench.stored(topic) >= count)
     seconds = time.perf_counter() - started
     bench.ahead_ms = 0
