@@ -24,6 +24,7 @@ import uvloop
 from orbitlog.formats.records.message import make_message
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
+from orbitlog.wire.ha_frames import encode_report
 from tests.support.hot_path import QUEUES, TOPIC, HotPath, batches, commits, halves, hot_path_at, pulls, sends
 
 MESSAGES = 64
@@ -62,6 +63,24 @@ def calls_of(work: Callable[[], object]) -> tuple[int, Counter[str]]:
         finally:
             sys.setprofile(before)
     return count, of_system
+
+
+def scheduled_by(work: Callable[[], object]) -> int:
+    """Count timers, tasks and futures that some work makes."""
+    count = 0
+
+    def profile(_: FrameType, event: str, called: Any) -> None:
+        nonlocal count
+        name = getattr(called, "__name__", "") if event == "c_call" else ""
+        count += name in ("call_at", "call_later", "call_soon", "create_future", "create_task", "Future", "Task")
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
 
 
 def check_calls(called: int, messages: int, limit: float) -> None:
@@ -131,6 +150,40 @@ def test_many_sends_a_read_that_wait_for_the_disk(tmp_path: Path) -> None:
         check_calls(called, MESSAGES, 24.5)
 
     at_hot_path(tmp_path, work, flushDiskType="SYNC_FLUSH")
+
+
+def test_many_sends_a_read_that_wait_for_a_slave(tmp_path: Path) -> None:
+    """No task, future or timer for a message: a slave's report moves one mark, which answers all of them."""
+
+    async def work(path: HotPath) -> None:
+        data, master, store = b"".join(sends(MESSAGES)), path.broker._master, path.broker.state.store
+        assert master is not None
+        _, writer = await asyncio.open_connection("127.0.0.1", master.port)
+        writer.write(encode_report(store.written_to))
+        while not master.slaves:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+        async def acknowledge() -> None:
+            while path.connection.unanswered:
+                await asyncio.sleep(0.002)
+                writer.write(encode_report(store.written_to))
+
+        path.feed(data)
+        await acknowledge()
+        tasks, written = len(asyncio.all_tasks()), path.transport.calls
+        scheduled = scheduled_by(lambda: path.feed(data))
+        assert scheduled <= 2, f"{scheduled} timers, tasks and futures for {MESSAGES} messages"
+        assert path.connection.unanswered == MESSAGES
+        assert len(asyncio.all_tasks()) == tasks
+        await acknowledge()
+        assert path.transport.calls - written == 1, "one write for all sends that one report covers"
+        called, of_system = calls_of(lambda: path.feed(data))
+        assert not of_system
+        check_calls(called, MESSAGES, 24.5)
+        await acknowledge()
+        writer.close()
+
+    at_hot_path(tmp_path, work, brokerRole="SYNC_MASTER")
 
 
 def test_one_flush(tmp_path: Path) -> None:
@@ -248,7 +301,7 @@ METRICS = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0"}
 
 
 def calls_with(root: Path, reads: Callable[[], list[bytes]], **settings: str) -> int:
-    """Return the calls for all reads, after they were fed often enough for every template to be learned."""
+    """Return the fewest calls for all reads, after they were fed often enough for every template to be learned."""
     counted = 0
 
     async def work(path: HotPath) -> None:
@@ -260,7 +313,8 @@ def calls_with(root: Path, reads: Callable[[], list[bytes]], **settings: str) ->
 
         for _ in range(40):
             feed()
-        counted = calls_of(feed)[0]
+        # A loop that runs once a second may add its calls to one of the rounds.
+        counted = min(calls_of(feed)[0] for _ in range(3))
 
     at_hot_path(root, work, **settings)
     return counted

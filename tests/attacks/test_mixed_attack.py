@@ -7,7 +7,6 @@ quiet seconds.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ import pytest
 from orbitlog.formats.records.message import decode_message
 from orbitlog.wire.codes import ResponseCode
 from tests.support.certificates import server_files
+from tests.support.free_ports import free_port
 from tests.support.hostile_load import KINDS
 from tests.support.raw_peer import RawPeer
 from tests.support.raw_requests import SEND
@@ -95,12 +95,6 @@ class Consumer(threading.Thread):
                     position += message.size_bytes
                     queue_offset += 1
                     self.received.append(message.body)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from tests.interop.harness.drivers import Driver
 from tests.interop.harness.matrix import JAVA_497, start_driver
 from tests.interop.harness.packages import ApachePackages, NotAvailable, apache_packages
 from tests.interop.harness.systems import System
-from tests.support.etcd_servers import free_port
+from tests.support.free_ports import free_port
 from tools import image
 
 pytestmark = pytest.mark.interop

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.etcd_servers import EtcdServers, free_port
+from tests.support.etcd_servers import EtcdServers
+from tests.support.free_ports import free_port
 from tests.support.link_proxy import LinkProxy, ProxyThread
 from tests.support.replica_group import GroupLedger, ReplicaGroup, check_ledger
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+
+from tests.support.free_ports import free_port
 
 HERE = Path(__file__).parent
 ORBITLOG = [sys.executable, "-c", "from orbitlog.cli.main import main; main()"]
@@ -144,10 +145,3 @@ def wait_for(condition: Any, log: Path, timeout_s: float = 120) -> None:
     while not condition():
         assert time.monotonic() < until, log.read_text()[-4000:]
         time.sleep(0.2)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

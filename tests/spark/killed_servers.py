@@ -12,7 +12,8 @@ from typing import Any
 from orbitlog.client.connection.connect import connect
 from orbitlog.errors import OrbitlogError
 from orbitlog.testing.running_broker import SETTINGS
-from tests.spark.conftest import ORBITLOG, free_port, wait_for
+from tests.spark.conftest import ORBITLOG, wait_for
+from tests.support.free_ports import free_port
 
 BROKERS = ("broker-a", "broker-b")
 QUEUES = 2

@@ -91,3 +91,18 @@ class ConsoleSite:
         """Submit a form as a browser on a page of the console does."""
         sent = {"content-type": "application/x-www-form-urlencoded", "sec-fetch-site": "same-origin"}
         return self.request("POST", path, urlencode(fields).encode(), {**sent, **headers})
+
+    def sign_in_locally(self) -> str:
+        """Use the one-time address of the start; return the CSRF token of the session."""
+        address = urlsplit(self.facts["sign-in"])
+        assert self.get(f"{address.path}?{address.query}").status == 303
+        return self.csrf_token()
+
+    def csrf_token(self) -> str:
+        """Return the CSRF token of the session, as a page contains it."""
+        return self.get("/api").text.split('name="csrf" value="')[1].split('"')[0]
+
+    def change(self, method: str, path: str, csrf: str, fields: Mapping[str, Any]) -> Reply:
+        """Send a change to the API."""
+        headers = {"sec-fetch-site": "same-origin", "x-csrf-token": csrf, "content-type": "application/json"}
+        return self.request(method, f"/api/v1{path}", json.dumps(fields).encode(), headers)

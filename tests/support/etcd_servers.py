@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
+import ssl
 import subprocess
 import time
 import urllib.request
 from pathlib import Path
 
 import pytest
+
+from orbitlog.settings.tls_options import TlsFiles
+from tests.support.free_ports import free_port
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
@@ -27,22 +30,33 @@ def etcd_program() -> str:
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def _tls_options(files: TlsFiles, *, demands_certificates: bool) -> tuple[str, ...]:
+    server = ("--cert-file", files.certificate, "--key-file", files.key)
+    return (*server, "--trusted-ca-file", files.trust, "--client-cert-auth") if demands_certificates else server
+
+
+def _client_tls(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=files.trust)
+    context.load_cert_chain(files.certificate, files.key)
+    return context
 
 
 class EtcdServers:
     """A cluster of etcd servers on loopback."""
 
-    def __init__(self, directory: Path, count: int) -> None:
+    def __init__(
+        self, directory: Path, count: int, tls: TlsFiles | None = None, *, demands_certificates: bool = False
+    ) -> None:
+        """Start the servers; with `tls` clients may need a certificate of the CA in `trust`."""
         program = etcd_program()
-        clients = [f"http://127.0.0.1:{free_port()}" for _ in range(count)]
+        scheme = "http" if tls is None else "https"
+        clients = [f"{scheme}://127.0.0.1:{free_port()}" for _ in range(count)]
         peers = [f"http://127.0.0.1:{free_port()}" for _ in range(count)]
         cluster = ",".join(f"n{index}={peer}" for index, peer in enumerate(peers))
         self.endpoints = clients
         self._log = (directory / "etcd.log").open("wb")
+        self._tls = None if tls is None else _client_tls(tls)
+        secured = () if tls is None else _tls_options(tls, demands_certificates=demands_certificates)
         self.processes = [
             subprocess.Popen(
                 [
@@ -50,6 +64,7 @@ class EtcdServers:
                     *("--listen-client-urls", client, "--advertise-client-urls", client),
                     *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
                     *("--initial-cluster", cluster, "--heartbeat-interval", "50", "--election-timeout", "500"),
+                    *secured,
                 ],
                 stdout=self._log,
                 stderr=self._log,
@@ -64,7 +79,7 @@ class EtcdServers:
         for endpoint in self.endpoints:
             while True:
                 try:
-                    with urllib.request.urlopen(f"{endpoint}/health", timeout=2) as answer:
+                    with urllib.request.urlopen(f"{endpoint}/health", timeout=2, context=self._tls) as answer:
                         if b'"true"' in answer.read():
                             break
                 except OSError:

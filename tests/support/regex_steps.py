@@ -128,7 +128,7 @@ class _Counter:
         least, most = bounds
         if is_greedy and len(nodes) == 1 and nodes[0][0] in _SINGLE:
             found = 0
-            while found < most and self._fits(*nodes[0], position + found):
+            while found < most and self._fits(nodes[0][0], nodes[0][1], position + found):
                 found += 1
             return any(then(position + count) for count in range(found, least - 1, -1))
 

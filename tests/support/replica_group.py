@@ -16,10 +16,12 @@ from orbitlog.errors import OrbitlogError
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import scan_messages
 from orbitlog.replication.group.coordinator import open_coordinator
-from orbitlog.replication.group.group_state import GroupState, Snapshot
+from orbitlog.replication.group.etcd_gateway import EtcdAccess
+from orbitlog.replication.group.group_state import GroupState, LiveMember, Snapshot
 from orbitlog.replication.group.member_files import MemberFiles
 from orbitlog.storefiles.disk import RealDisk
-from tests.support.etcd_servers import EtcdServers, free_port
+from tests.support.etcd_servers import EtcdServers
+from tests.support.free_ports import free_port
 from tests.support.serving_process import PROGRAM
 
 NAME = "broker-a"
@@ -31,17 +33,33 @@ SEGMENT_BYTES = 256 * 1024
 class ReplicaGroup:
     """Broker processes of one group, numbered from 1."""
 
-    def __init__(self, directory: Path, etcd: EtcdServers, count: int = 3, *settings: str, name: str = NAME) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        etcd: EtcdServers,
+        count: int = 3,
+        *settings: str,
+        name: str = NAME,
+        name_servers: int | ReplicaGroup = 1,
+    ) -> None:
+        """Start a number of name servers, or use those of another group, and the members."""
         self.directory = directory
         self.name = name
         self.coordinator = "etcd:" + ",".join(etcd.endpoints)
         self.settings = settings
+        self.access: EtcdAccess | None = None
+        """Credentials and TLS with which the test itself reads from etcd."""
         self.members = range(1, count + 1)
         self.ports = {member: (free_port(), free_port()) for member in self.members}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self._log = (directory / "group.log").open("wb")
-        self._name_server = self._spawn("nameserver", "--port", "0", "--json")
-        self.name_server = self._ready(self._name_server)["name-server"]
+        self._name_servers: list[subprocess.Popen[bytes]] = []
+        self.name_server: str
+        if isinstance(name_servers, ReplicaGroup):
+            self.name_server = name_servers.name_server
+        else:
+            self._name_servers = [self._spawn("nameserver", "--port", "0", "--json") for _ in range(name_servers)]
+            self.name_server = ";".join(self._ready(process)["name-server"] for process in self._name_servers)
         for member in self.members:
             self.start(member)
 
@@ -58,20 +76,31 @@ class ReplicaGroup:
     def root(self, member: int) -> Path:
         return self.directory / f"member-{member}"
 
-    def start(self, member: int) -> None:
-        process = self._spawn(
+    def member_settings(self, member: int) -> tuple[str, ...]:
+        """Return further settings of one member; a group with proxies overrides it."""
+        return ()
+
+    def command(self, member: int) -> tuple[str, ...]:
+        """Return the command line of a member; a group with settings files overrides it."""
+        return (
             *("broker", "--json", "-n", self.name_server, "--store", str(self.root(member))),
             *("--port", str(self.ports[member][0]), "--set", f"haListenPort={self.ports[member][1]}"),
             *("--set", f"brokerName={self.name}"),
             *("--set", f"replicaCoordinator={self.coordinator}", "--set", f"replicaMemberId={member}"),
             *("--set", f"mappedFileSizeCommitLog={SEGMENT_BYTES}"),
-            *(word for setting in self.settings for word in ("--set", setting)),
+            *(word for setting in (*self.settings, *self.member_settings(member)) for word in ("--set", setting)),
         )
+
+    def start(self, member: int) -> None:
+        process = self._spawn(*self.command(member))
         self.processes[member] = process
         self._ready(process)
 
     def kill(self, member: int) -> None:
         self._end(self.processes[member])
+
+    def kill_name_server(self, index: int) -> None:
+        self._end(self._name_servers[index])
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
@@ -94,7 +123,11 @@ class ReplicaGroup:
 
     def snapshot(self) -> Snapshot:
         """Return the record of the group at the coordinator."""
-        return asyncio.run(open_coordinator(self.coordinator, CLUSTER, self.name, 0).read())
+        return asyncio.run(open_coordinator(self.coordinator, CLUSTER, self.name, 0, self.access).read())
+
+    async def live(self, member: int) -> LiveMember:
+        """Return a member's entry under its lease."""
+        return (await open_coordinator(self.coordinator, CLUSTER, self.name, 0, self.access).read()).live[member]
 
     def wait_for(self, condition: Callable[[GroupState], bool]) -> GroupState:
         """Wait until the group's state fulfils a condition; return the state."""
@@ -121,7 +154,7 @@ class ReplicaGroup:
         return state.master
 
     def close(self) -> None:
-        for process in (*self.processes.values(), self._name_server):
+        for process in (*self.processes.values(), *self._name_servers):
             process.send_signal(signal.SIGCONT)
             self._end(process)
         self._log.close()
@@ -162,7 +195,7 @@ class GroupLedger:
 
     async def run(self, script: Callable[[GroupLedger], Any]) -> None:
         """Send while `script`, in a thread, does harm to the group."""
-        async with orbitlog.connect(f"rocketmq://{self._group.name_server}") as mq:
+        async with orbitlog.connect(f"rocketmq://{self._group.name_server.replace(';', ',')}") as mq:
             tasks = [asyncio.create_task(self._produce(mq)) for _ in range(self._producers)]
             try:
                 await asyncio.to_thread(script, self)

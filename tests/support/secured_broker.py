@@ -7,6 +7,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
+import pytest
+
+from orbitlog.access.access_settings import QuotaLimits
 from orbitlog.access.credentials import Credentials
 from orbitlog.formats.records.properties import encode_properties
 from orbitlog.wire.codes import RequestCode
@@ -63,3 +67,48 @@ def send_command(
 
 async def send(desk: Desk, credentials: Credentials | None, topic: str = "Orders", **more: Any) -> Command:
     return await desk.client.invoke(desk.address, send_command(credentials, topic, **more), TIMEOUT_S)
+
+
+async def add_writer(desk: Desk, limits: QuotaLimits) -> None:
+    access = desk.broker._access
+    assert access is not None
+    access.change_users(lambda table: table.create_user("writer", {"password": WRITER.secret_key}))
+    entries = [{"actions": ["Pub", "Create"], "decision": "Allow", "resource": "Topic:*"}]
+    policy = {"policies": [{"entries": entries, "policyType": "Custom"}]}
+    access.change_users(lambda table: table.put_acl("User:writer", policy))
+    access.change_users(lambda table: table.set_limits("writer", limits))
+
+
+def quota_clock(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Stop the clock of the quotas; return it as a list of one number."""
+    access = desk.broker._access
+    assert access is not None
+    now = [1_000]
+    monkeypatch.setattr(access.quotas, "_now_ms", lambda: now[0])
+    return now
+
+
+def allow(desk: Desk, user: Credentials, *entries: tuple[str, str]) -> None:
+    """Give a user these actions on these resources, and nothing else; create the user if needed."""
+    access = desk.broker._access
+    assert access is not None
+    if user.access_key not in access.users.users:
+        access.change_users(lambda table: table.create_user(user.access_key, {"password": user.secret_key}))
+    lines = [{"resource": name, "actions": actions.split(","), "decision": "Allow"} for name, actions in entries]
+    policy = {"policies": [{"entries": lines, "policyType": "Custom"}]}
+    access.change_users(lambda table: table.acls.pop(f"User:{user.access_key}", None))
+    if lines:
+        access.change_users(lambda table: table.put_acl(f"User:{user.access_key}", policy))
+
+
+def end_of(desk: Desk, topic: str, queue_id: int = 0) -> int:
+    return desk.broker.state.max_offset(topic, queue_id)
+
+
+async def heartbeat(desk: Desk, credentials: Credentials, client_id: str, *producers: str) -> Command:
+    data = {
+        "clientID": client_id,
+        "consumerDataSet": [],
+        "producerDataSet": [{"groupName": name} for name in producers],
+    }
+    return await ask(desk, RequestCode.HEART_BEAT, credentials, body=orjson.dumps(data))

@@ -94,6 +94,14 @@ def _converted(root: Path) -> None:
     make_dledger_log(root, 12, first_base=_close_log(root), next_offsets={"T": 30})
 
 
+def _dledger_segments(root: Path) -> None:
+    """Data files in the place of segments, as after `storePathCommitLog` was set to their directory."""
+    shutil.rmtree(root / "commitlog")
+    make_dledger_log(root, 60)
+    (root / "dledger-n0/data").rename(root / "commitlog")
+    shutil.rmtree(root / "dledger-n0")
+
+
 def _several_members(root: Path) -> None:
     _pure_dledger(root)
     shutil.copytree(root / "dledger-n0", root / "dledger-n1")
@@ -197,6 +205,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "converted to DLedger": _converted,
     "several DLedger members": _several_members,
     "DLedger data elsewhere": _dledger_elsewhere,
+    "DLedger data as segments": _dledger_segments,
     "RocksDB queues": lambda root: _rocksdb(root / "consumequeue"),
     "RocksDB topics": lambda root: _rocksdb(root / "config/topics"),
     "RocksDB groups": lambda root: _rocksdb(root / "config/subscriptionGroups"),
@@ -206,6 +215,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "RocksDB timers": lambda root: _rocksdb(root / "rocksdbstore"),
     "batch queues": lambda root: put(root / "batchconsumequeue/B/0/00000000000000000000", b"\1" * 46),
     "batch topic": lambda root: _topic(root, "queue.type=BatchCQ"),
+    "batch topic with an escaped name": lambda root: _topic(root, r"queue\u002etype=BatchCQ"),
     "queue type of a newer version": lambda root: _topic(root, "queue.type=SparseCQ"),
     "compacted topic": lambda root: _topic(root, "cleanup.policy=COMPACTION"),
     "lite topic": lambda root: _topic(root, "message.type=LITE"),
@@ -214,6 +224,8 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "static topic of another broker": lambda root: _static_topic(root, '"queueId":0,"bname":"broker-b"'),
     "compacted messages": lambda root: put(root / "compaction/compactionLog/C/0/00000000000000000000", b"\1"),
     "tiered storage": lambda root: put(root / "config/tieredStoreMetadata.json", b"{}"),
+    "tiered storage in a backup": lambda root: put(root / "config/tieredStoreMetadata.json.bak", b"{}"),
+    "controller epochs in a backup": lambda root: put(root / "epochFileCheckpoint.bak", b"1\n0-0\n"),
     "controller epochs": lambda root: put(root / "epochFileCheckpoint", b"1\n0-0\n"),
     "controller identity": lambda root: put(root / "brokerIdentity", b"brokerId=1"),
     "unknown directory": lambda root: put(root / "streams/a/data", b"\1"),

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
-import socket
 from pathlib import Path
 
 import yaml
 
 from orbitlog.testing.running_broker import RunningBroker
+from tests.support.free_ports import free_port
 from tests.support.prometheus_server import PrometheusServer, prometheus_directory
 from tools.generate_board import queries
 
 RULES = Path(__file__).parents[3] / "deploy" / "prometheus"
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def filled(expression: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -35,6 +34,7 @@ from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_options import parse_sink_options
 from orbitlog.pipeline.sources.source_options import TOPIC_OPTIONS, OptionReader
 from orbitlog.testing.running_broker import RunningBroker
+from tests.support.free_ports import free_port
 
 TOPIC, BUCKET, MESSAGES = "Orders", "lake", 30
 
@@ -42,9 +42,7 @@ TOPIC, BUCKET, MESSAGES = "Orders", "lake", 30
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """An S3 server in a process of its own: some calls of delta-rs hold the interpreter's lock while they wait."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.etcd_servers import EtcdServers, free_port
+from tests.support.etcd_servers import EtcdServers
+from tests.support.free_ports import free_port
 from tests.support.replica_group import NAME, SECONDS_MAX, SEGMENT_BYTES, GroupLedger, ReplicaGroup, check_ledger
 from tests.support.serving_process import PROGRAM
 
