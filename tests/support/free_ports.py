@@ -10,8 +10,9 @@ from pathlib import Path
 
 # Below the range from which systems take ports for port 0 and for outgoing connections: a server that binds port 0,
 # or a connection, could otherwise take the port before the test's server binds it. Apache's brokers in tests use
-# ports below 30,000 (tests/interop/harness/cluster.py).
-_FIRST, _COUNT = 30_000, 2_700
+# ports below 30,000 (tests/interop/harness/cluster.py). Each port is the third of four that no other test gets: a
+# broker also listens two below its port, and may listen one above it.
+_FIRST, _COUNT, _STEP = 30_000, 680, 4
 _COUNTER = Path(tempfile.gettempdir()) / f"orbitlog-test-ports-{getpass.getuser()}"
 
 
@@ -22,12 +23,12 @@ def free_port() -> int:
         counter.seek(0)
         last = int(counter.read() or b"0")
         for number in range(last + 1, last + 1 + _COUNT):
-            port = _FIRST + number % _COUNT
-            if _is_free(port):
+            port = _FIRST + number % _COUNT * _STEP + 2
+            if all(map(_is_free, range(port - 2, port + 2))):
                 counter.truncate(0)
                 counter.write(b"%d" % (number % _COUNT))
                 return port
-    raise OSError(f"no free port from {_FIRST} to {_FIRST + _COUNT - 1}")
+    raise OSError(f"no free port from {_FIRST} to {_FIRST + _COUNT * _STEP - 1}")
 
 
 def _is_free(port: int) -> bool:
