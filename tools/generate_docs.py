@@ -169,7 +169,7 @@ def setting_classes(name: str) -> str:
     """List Java's keys of one class that no table above has."""
     if name == "harmless":
         return ", ".join(f"`{key}`" for key in sorted(HARMLESS, key=str.lower))
-    return class_rows({"safety": SAFETY, "behaviour": BEHAVIOUR}[name], BROKER_KEYS)
+    return class_rows(SAFETY if name == "safety" else BEHAVIOUR, BROKER_KEYS)
 
 
 def nameserver_setting_classes(name: str) -> str:
@@ -177,7 +177,7 @@ def nameserver_setting_classes(name: str) -> str:
     if name == "harmless":
         others = NAMESRV_KEYS.keys() - NAMESERVER_SETTINGS.keys() - {*NAMESRV_TABLES.safety, *NAMESRV_TABLES.behaviour}
         return ", ".join(f"`{key}`" for key in sorted(others, key=str.lower))
-    return class_rows({"safety": NAMESRV_TABLES.safety, "behaviour": NAMESRV_TABLES.behaviour}[name], NAMESRV_TABLES)
+    return class_rows(NAMESRV_TABLES.safety if name == "safety" else NAMESRV_TABLES.behaviour, NAMESRV_TABLES)
 
 
 def class_rows(sentences: Mapping[str, str], tables: KeyTables) -> str:

@@ -102,6 +102,14 @@ MAY_CALL_FILES = frozenset(
 SENTENCE_PARSERS = frozenset(
     ("startswith", "endswith", "split", "rsplit", "partition", "rpartition", "find", "rfind", "index", "count")
 ) | frozenset(("removeprefix", "removesuffix", "splitlines"))
+SENTENCE_NAMES = frozenset(("reason", "sentence", "remark", "notice", "advice"))
+ERROR_NAMES = frozenset(("error", "exception", "cause"))
+MAY_PARSE_SENTENCES = frozenset(
+    (
+        "cli/cluster_connection.py",  # a 4.9 broker's refusal has no code of its own
+        "doctor/move/move_rows.py",  # whether a printed row has to name its subject
+    )
+)
 EMPTY_WORDS = re.compile(r"(Manager|Utils?|Helpers?|Impl|Factory|Base)$|^(Default|Abstract|Base)(?=[A-Z])")
 EMPTY_MODULE_NAMES = frozenset(("base", "common", "helper", "helpers", "misc", "util", "utils"))
 
@@ -284,18 +292,46 @@ def empty_words(module: Module) -> Iterator[str]:
 
 
 def sentences_as_data(module: Module) -> Iterator[str]:
-    """A `reason` is a sentence for people: a new wording must not change what a program does."""
+    """Sentences are for people: a new wording of a reason or an error must not change what a program does."""
+    if module.path in MAY_PARSE_SENTENCES:
+        return
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Compare):
-            parts = [node.left, *node.comparators]
+            parts = compared_by_words(node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             is_search = ast.unparse(node.func.value) == "re" or node.func.attr in ("match", "search", "fullmatch")
-            is_parsed = node.func.attr in SENTENCE_PARSERS
+            is_parsed = node.func.attr in SENTENCE_PARSERS and not is_layout(node)
             parts = [node.func.value] if is_parsed else list(node.args) if is_search else []
         else:
             continue
-        if any(isinstance(part, ast.Attribute) and part.attr == "reason" for part in parts):
-            yield module.at(node, "decides by the words of a reason; give the fact a field of its own")
+        if any(map(is_sentence, parts)):
+            yield module.at(node, "decides by the words of a sentence; give the fact a field of its own")
+
+
+def compared_by_words(node: ast.Compare) -> list[ast.expr]:
+    """Return the operands whose words decide a comparison: containers of `in`, and what a literal text is equal to."""
+    operands = [node.left, *node.comparators]
+    if isinstance(node.ops[0], ast.In | ast.NotIn):
+        return operands[1:]
+    texts = [part for part in operands if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value]
+    return operands if texts else []
+
+
+def is_layout(call: ast.Call) -> bool:
+    """Return whether a call only takes a text apart into words or lines, to print it on one line."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    separator = call.args[0] if call.args else None
+    is_newline = isinstance(separator, ast.Constant) and separator.value == "\n"
+    return method == "splitlines" or (method == "split" and (separator is None or is_newline))
+
+
+def is_sentence(node: ast.expr) -> bool:
+    """Return whether an expression is a sentence: a variable or field with such a name, or the text of an error."""
+    if isinstance(node, ast.Call):
+        is_text = isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1
+        return is_text and isinstance(node.args[0], ast.Name) and node.args[0].id in ERROR_NAMES
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name in SENTENCE_NAMES
 
 
 def raw_file_calls(module: Module) -> Iterator[str]:

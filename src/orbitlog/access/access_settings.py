@@ -93,7 +93,7 @@ class SecretSetting(Setting[Any]):
         try:
             return self.parse(text)
         except ValueError as error:
-            raise SettingError(f"{self.key} from {source}: the value {error}") from None
+            raise SettingError(f"{self.key} from {source}: the value {error}", key=self.key) from None
 
 
 ACL_ENABLE = Setting(
@@ -211,17 +211,20 @@ def access_options(
     checks_users, checks_policies = values[AUTHENTICATION.key], values[AUTHORIZATION.key]
     if checks_policies and not checks_users:
         raise SettingError(
-            "authorizationEnabled=true needs authenticationEnabled=true; else no signature proves a name"
+            "authorizationEnabled=true needs authenticationEnabled=true; else no signature proves a name",
+            key=AUTHORIZATION.key,
         )
     given = values[HOME.key] or environment.get("ROCKETMQ_HOME", "")
     if values[ACL_ENABLE.key] and not given:
         raise SettingError(
             "aclEnable=true needs rocketmqHome, or ROCKETMQ_HOME in the environment: the directory with"
-            " conf/plain_acl.yml"
+            " conf/plain_acl.yml",
+            key=ACL_ENABLE.key,
         )
     text = values[USER_FILE.key]
     if not text and default_file is None and checks_users:
-        raise SettingError("authenticationEnabled=true needs accessFile here: the file with users and policies")
+        sentence = "authenticationEnabled=true needs accessFile here: the file with users and policies"
+        raise SettingError(sentence, key=AUTHENTICATION.key)
     return AccessOptions(
         values[ACL_ENABLE.key],
         checks_users,

@@ -72,8 +72,6 @@ def _as_sentence(error: click.UsageError) -> click.ClickException:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return error
     sentence = error.format_message().strip().rstrip(".")
-    if "`orbitlog " in sentence:
-        return WrongUse(sentence)  # it already names the remedy
     path = error.ctx.command_path if error.ctx is not None else "orbitlog"
     return WrongUse(f"{sentence}; see `{path} --help`")
 

@@ -192,5 +192,5 @@ def _reviewed(key: str, text: str, source: str) -> str:
 
     verdict = review_setting(key, text, source, read_keys=NAMESERVER_SETTINGS, tables=NAMESRV_TABLES)
     if verdict.kind is SettingClass.SAFETY:
-        raise SettingError(verdict.sentence)
+        raise SettingError(verdict.sentence, key=key)
     return verdict.sentence

@@ -9,6 +9,7 @@ and pauses.
 from __future__ import annotations
 
 from orbitlog.settings.java_keys import parse_java_keys
+from orbitlog.settings.setting import AdvisedText
 from orbitlog.settings.setting_classes import ACCESS_SWITCHES
 from orbitlog.settings.setting_review import KeyTables
 
@@ -76,10 +77,12 @@ writeBufferLowWaterMark|int|0
 """
 )
 
-# The sentence follows `key=value from source: ` and names the reason and what to do.
+# The sentence follows `key=value from source: ` and names the reason, and what to do.
 SAFETY = {
-    "enableControllerInNamesrv": "controllers are not supported and no replica would be elected master; run Apache's "
-    "controller as a process of its own and set enableControllerInNamesrv=false",
+    "enableControllerInNamesrv": AdvisedText(
+        "controllers are not supported and no replica would be elected master",
+        "run Apache's controller as a process of its own and set enableControllerInNamesrv=false",
+    ),
 }
 
 # The sentence follows `key=value from source: ` and names the consequence.

@@ -146,12 +146,14 @@ def check_export(read: Callable[[Setting[Any]], Any]) -> None:
     kind = read(EXPORTER)
     target: Setting[Any] | None = {OTLP_GRPC: GRPC_TARGET, OTLP_HTTP: HTTP_TARGET}.get(kind)
     if target is not None and not read(target):
-        raise SettingError(f"{EXPORTER.key}={kind} needs the address of a collector in {target.key}")
+        sentence = f"{EXPORTER.key}={kind} needs the address of a collector in {target.key}"
+        raise SettingError(sentence, key=EXPORTER.key)
     if kind == OTLP_GRPC:
         from importlib.util import find_spec
 
         if find_spec("grpc") is None:
             raise SettingError(
                 f"{EXPORTER.key}={kind} needs the package grpcio: pip install 'orbitlog[grpc]', or use {OTLP_HTTP} with"
-                f" {HTTP_TARGET.key}"
+                f" {HTTP_TARGET.key}",
+                key=EXPORTER.key,
             )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from orbitlog.settings.setting import SettingError
+from orbitlog.settings.setting import AdvisedText, SettingError
 
 _KEY_END = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[=:\s])")
 _MALFORMED = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
@@ -24,7 +24,7 @@ def read_properties(path: Path) -> dict[str, str]:
         if _MALFORMED.search(line):
             key = re.split(r"[=:\s]", line, maxsplit=1)[0][:_SHOWN]
             remedy = "write a backslash as two, or \\u with four hexadecimal digits"
-            raise SettingError(f"{key} from {path}: malformed \\u escape; {remedy}")
+            raise SettingError(AdvisedText(f"{key} from {path}: malformed \\u escape", remedy), key=key)
     return parse_properties(text)
 
 

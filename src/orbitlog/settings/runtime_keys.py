@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orbitlog.settings.setting import SettingError
+from orbitlog.settings.setting import AdvisedText, SettingError
 
 _MIB = 1024 * 1024
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
@@ -76,9 +76,7 @@ def check_range(key: str, text: str) -> None:
     """Raise `SettingError` if a request may not set this text, which the setting's parser has accepted."""
     allowed = RUNTIME_RANGES[key]
     if not text.isascii():
-        raise SettingError(f"{key} from the request: not in ASCII digits and letters")
+        raise SettingError(f"{key} from the request: not in ASCII digits and letters", key=key)
     if allowed is not None and int(text) not in allowed:
-        raise SettingError(
-            f"{key}={text} from the request: a request may set it from {allowed.start} to {allowed.stop - 1};"
-            " set other values in broker.conf"
-        )
+        problem = f"{key}={text} from the request: a request may set it from {allowed.start} to {allowed.stop - 1}"
+        raise SettingError(AdvisedText(problem, "set other values in broker.conf"), key=key)

@@ -13,8 +13,42 @@ from orbitlog.settings.secret_settings import shown_value
 T = TypeVar("T")
 
 
+class AdvisedText(str):
+    """A sentence that states a problem and, after a semicolon, the advice; both remain fields for reports."""
+
+    problem: str
+    advice: str
+
+    def __new__(cls, problem: str, advice: str = "") -> AdvisedText:
+        text = super().__new__(cls, f"{problem}; {advice}" if advice else problem)
+        text.problem, text.advice = problem, advice
+        return text
+
+    @classmethod
+    def of(cls, text: str) -> AdvisedText:
+        """Return the text itself, or one without advice for a plain string."""
+        return text if isinstance(text, cls) else cls(text)
+
+    def after(self, start: str) -> AdvisedText:
+        """Return the sentence with `start` before it."""
+        return AdvisedText(start + self.problem, self.advice)
+
+
+class InvalidValue(ValueError):
+    """A text that a parser refuses, with advice."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        self.sentence = AdvisedText(problem, advice)
+        super().__init__(self.sentence)
+
+
 class SettingError(OrbitlogError):
-    """A setting that is invalid: the sentence names its key, value and source."""
+    """A setting that is invalid: the sentence names its key, value and source; `key` is None for several settings."""
+
+    def __init__(self, sentence: str, *, key: str | None = None) -> None:
+        super().__init__(sentence)
+        self.sentence = AdvisedText.of(sentence)
+        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +66,11 @@ class Setting(Generic[T]):
             return self.parse(text)
         except (FormatError, ValueError) as error:
             shown = shown_value(self.key, text)
-            problem = error.problem if isinstance(error, FormatError) else f"{shown!r} {error}"
-            raise SettingError(f"{self.key}={shown} from {source}: {problem}") from None
+            if isinstance(error, InvalidValue):
+                problem = error.sentence.after(f"{shown!r} ")
+            else:
+                problem = AdvisedText(error.problem if isinstance(error, FormatError) else f"{shown!r} {error}")
+            raise SettingError(problem.after(f"{self.key}={shown} from {source}: "), key=self.key) from None
 
 
 def one_of(*words: str) -> Callable[[str], str]:
@@ -71,5 +108,6 @@ def split_assignment(text: str) -> tuple[str, str]:
     """Split `key=value`."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise SettingError(f"{text!r} is not key=value; write for example mappedFileSizeCommitLog=65536")
+        example = "write for example mappedFileSizeCommitLog=65536"
+        raise SettingError(AdvisedText(f"{text!r} is not key=value", example))
     return key.strip(), value.strip()

@@ -8,6 +8,7 @@ tables; `docs/reference/settings.md` shows them.
 from __future__ import annotations
 
 from orbitlog.settings.limits import BROKER_LIMITS
+from orbitlog.settings.setting import AdvisedText
 from orbitlog.settings.tls_settings import TLS_SETTINGS
 
 _AUTH_PACKAGE = "org.apache.rocketmq.auth"
@@ -27,46 +28,72 @@ APACHE_ACCESS_CLASSES = {
     ),
 }
 
-# The sentence follows `key=value from source: ` and names the reason and what to do.
-SAFETY = {
+_USE_APACHE = "run this store with Apache's broker"
+# The sentence follows `key=value from source: ` and names the reason, and what to do.
+SAFETY: dict[str, AdvisedText] = {
     # Who may connect
     **{
-        key: "classes of Java are not run and the users and policies of accessFile decide instead; "
-        f"remove this line, or set {key} to the class of Apache RocketMQ"
+        key: AdvisedText(
+            "classes of Java are not run and the users and policies of accessFile decide instead",
+            f"remove this line, or set {key} to the class of Apache RocketMQ",
+        )
         for key in APACHE_ACCESS_CLASSES
     },
     # How safe an acknowledgement is
-    "enableSlaveActingMaster": "no slave can take over from this broker; "
-    "set enableSlaveActingMaster=false to run a single master",
-    "duplicationEnable": "confirm offsets are not supported and consumers would get messages that are not confirmed; "
-    "set duplicationEnable=false",
+    "enableSlaveActingMaster": AdvisedText(
+        "no slave can take over from this broker", "set enableSlaveActingMaster=false to run a single master"
+    ),
+    "duplicationEnable": AdvisedText(
+        "confirm offsets are not supported and consumers would get messages that are not confirmed",
+        "set duplicationEnable=false",
+    ),
     # Where data is stored, and in which format
-    "enableDLegerCommitLog": "DLedger logs are not served; convert the store with `orbitlog doctor convert` and remove "
-    "this line, or run it with Apache's broker",
-    "storeType": "queues, topics and offsets in RocksDB are not served; convert the store with `orbitlog doctor "
-    "convert` and set storeType=default, or run it with Apache's broker",
-    "configManagerVersion": "topics, groups and offsets in RocksDB are not served; convert the store with `orbitlog "
-    "doctor convert` and set configManagerVersion=v1, or run it with Apache's broker",
-    "rocksdbCQDoubleWriteEnable": "queues in RocksDB are not supported and would miss what is sent here; "
-    "set rocksdbCQDoubleWriteEnable=false to use queue files only",
-    "popConsumerKVServiceEnable": "POP state in RocksDB is not supported and messages in flight would be lost or "
-    "redelivered; run this store with Apache's broker",
-    "popConsumerKVServiceInit": "POP state in RocksDB is not supported and messages in flight would be lost or "
-    "redelivered; run this store with Apache's broker",
-    "timerRocksDBEnable": "timer messages in RocksDB are not supported and could be lost; "
-    "run this store with Apache's broker",
-    "transRocksDBEnable": "transactions in RocksDB are not supported and could be lost; "
-    "run this store with Apache's broker",
-    "indexRocksDBEnable": "an index in RocksDB is not supported and would miss what is sent here; "
-    "set indexRocksDBEnable=false to use index files only",
-    "messageStorePlugIn": "store plug-ins such as tiered storage are not supported and messages moved by one would be "
-    "missing; run this store with Apache's broker",
-    "maxTopicLength": "topic names longer than 127 characters are not supported and their messages would be hidden; "
-    "run this store with Apache's broker, or set maxTopicLength=127 if there are none",
-    "timerPrecisionMs": "a timer precision other than 1000 ms is not supported and Apache's broker could lose timer "
-    "messages afterwards; set timerPrecisionMs=1000 for both brokers",
-    "timerWheelSnapshotFlush": "snapshots of the timer wheel are not supported and Apache's broker would start from an "
-    "old one afterwards; set timerWheelSnapshotFlush=false for both brokers",
+    "enableDLegerCommitLog": AdvisedText(
+        "DLedger logs are not served",
+        "convert the store with `orbitlog doctor convert` and remove this line, or run it with Apache's broker",
+    ),
+    "storeType": AdvisedText(
+        "queues, topics and offsets in RocksDB are not served",
+        "convert the store with `orbitlog doctor convert` and set storeType=default, or run it with Apache's broker",
+    ),
+    "configManagerVersion": AdvisedText(
+        "topics, groups and offsets in RocksDB are not served",
+        "convert the store with `orbitlog doctor convert` and set configManagerVersion=v1, or run it with Apache's "
+        "broker",
+    ),
+    "rocksdbCQDoubleWriteEnable": AdvisedText(
+        "queues in RocksDB are not supported and would miss what is sent here",
+        "set rocksdbCQDoubleWriteEnable=false to use queue files only",
+    ),
+    **{
+        key: AdvisedText(
+            "POP state in RocksDB is not supported and messages in flight would be lost or redelivered", _USE_APACHE
+        )
+        for key in ("popConsumerKVServiceEnable", "popConsumerKVServiceInit")
+    },
+    "timerRocksDBEnable": AdvisedText("timer messages in RocksDB are not supported and could be lost", _USE_APACHE),
+    "transRocksDBEnable": AdvisedText("transactions in RocksDB are not supported and could be lost", _USE_APACHE),
+    "indexRocksDBEnable": AdvisedText(
+        "an index in RocksDB is not supported and would miss what is sent here",
+        "set indexRocksDBEnable=false to use index files only",
+    ),
+    "messageStorePlugIn": AdvisedText(
+        "store plug-ins such as tiered storage are not supported and messages moved by one would be missing",
+        _USE_APACHE,
+    ),
+    "maxTopicLength": AdvisedText(
+        "topic names longer than 127 characters are not supported and their messages would be hidden",
+        f"{_USE_APACHE}, or set maxTopicLength=127 if there are none",
+    ),
+    "timerPrecisionMs": AdvisedText(
+        "a timer precision other than 1000 ms is not supported and Apache's broker could lose timer messages "
+        "afterwards",
+        "set timerPrecisionMs=1000 for both brokers",
+    ),
+    "timerWheelSnapshotFlush": AdvisedText(
+        "snapshots of the timer wheel are not supported and Apache's broker would start from an old one afterwards",
+        "set timerWheelSnapshotFlush=false for both brokers",
+    ),
 }
 
 # Safety keys that concern the files of a store: commands that read a store warn about them.
@@ -82,7 +109,7 @@ maxTopicLength timerPrecisionMs timerWheelSnapshotFlush
 PLACE_KEYS = frozenset(("storePathCommitLog", "readOnlyCommitLogStorePaths"))
 
 # The sentence follows `key=value from source: ` and names the consequence.
-BEHAVIOUR = {
+BEHAVIOUR: dict[str, str] = {
     # Replication
     "totalReplicas": "the number of replicas is not compared with it; brokerRole and inSyncReplicas decide for how "
     "many copies a send waits",
@@ -93,8 +120,9 @@ BEHAVIOUR = {
     "all of them",
     "authenticationWhitelist": "no request skips authentication",
     "authorizationWhitelist": "no request skips authorization",
-    "migrateAuthFromV1Enabled": "users and permissions of plain_acl.yml are not migrated at start; set aclEnable=true "
-    "to use them as they are",
+    "migrateAuthFromV1Enabled": AdvisedText(
+        "users and permissions of plain_acl.yml are not migrated at start", "set aclEnable=true to use them as they are"
+    ),
     "socksProxyConfig": "connections to name servers do not use a SOCKS proxy",
     "rejectPullConsumerEnable": "pull consumers are not rejected",
     "startAcceptSendRequestTimeStamp": "sends are accepted as soon as the broker is ready",

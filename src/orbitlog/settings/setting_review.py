@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from orbitlog.settings.java_keys import ABSENT, COMPUTED, JAVA_KEYS, JavaKey
 from orbitlog.settings.secret_settings import shown_value
+from orbitlog.settings.setting import AdvisedText
 from orbitlog.settings.setting_classes import (
     ACCESS_SWITCHES,
     BEHAVIOUR,
@@ -50,11 +51,14 @@ class SettingClass(Enum):
     UNKNOWN = "unknown"
 
 
+_NO_SENTENCE = AdvisedText("")
+
+
 class Verdict(NamedTuple):
     """The class of one setting with its value, a sentence unless it is harmless, and the Java key that is meant."""
 
     kind: SettingClass
-    sentence: str = ""
+    sentence: AdvisedText = _NO_SENTENCE
     meant: str = ""
 
 
@@ -64,7 +68,7 @@ class KeyTables(NamedTuple):
     server: str
     file_name: str
     java_keys: Mapping[str, JavaKey]
-    safety: Mapping[str, str]
+    safety: Mapping[str, AdvisedText]
     behaviour: Mapping[str, str]
     harmless_values: Mapping[str, tuple[str, ...]]
     protecting: tuple[str, ...]
@@ -80,14 +84,16 @@ def review_setting(
 ) -> Verdict:
     """Return the class of a setting that no table reads; `read_keys` are the keys that the tables read."""
     given = f"{key}={shown_value(key, text)} from {source}"
+    start = f"{given}: "
     if key not in tables.java_keys:
         return _review_unknown(key, text, given, read_keys, tables)
     if key in tables.safety and not is_harmless(key, text, tables):
-        return Verdict(SettingClass.SAFETY, f"{given}: {tables.safety[key]}", key)
+        return Verdict(SettingClass.SAFETY, tables.safety[key].after(start), key)
     if key in tables.behaviour and not is_harmless(key, text, tables):
-        return Verdict(SettingClass.BEHAVIOUR, f"{given}: {tables.behaviour[key]}", key)
+        return Verdict(SettingClass.BEHAVIOUR, AdvisedText.of(tables.behaviour[key]).after(start), key)
     if key in tables.safety and tables.java_keys[key].type == "boolean" and text.lower() not in ("true", "false"):
-        return Verdict(SettingClass.BEHAVIOUR, f"{given}: the value is neither true nor false; Java reads it as false")
+        problem = AdvisedText("the value is neither true nor false; Java reads it as false")
+        return Verdict(SettingClass.BEHAVIOUR, problem.after(start))
     return _HARMLESS
 
 
@@ -129,21 +135,20 @@ def _matches(java_type: str, text: str, harmless: str) -> bool:
 
 def _review_unknown(key: str, text: str, given: str, read_keys: Iterable[str], tables: KeyTables) -> Verdict:
     if key.startswith(_TLS_PREFIX) and text.lower() not in _TLS_OFF:
-        return Verdict(
-            SettingClass.SAFETY, f"{given}: no TLS setting has this name, so it protects nothing; remove this line"
-        )
+        problem = f"{given}: no TLS setting has this name, so it protects nothing"
+        return Verdict(SettingClass.SAFETY, AdvisedText(problem, "remove this line"))
+    problem = f"{given}: no {tables.server} reads this key, so it protects nothing"
     protecting = _similar(key, (*tables.protecting, *tables.safety), _NEARLY_THE_SAME, 1)
     if protecting and not _switches_off(protecting[0], text, tables):
         meant = f"write {protecting[0]} instead" if protecting[0] in tables.protecting else f"{protecting[0]} is meant"
-        sentence = f"{given}: no {tables.server} reads this key, so it protects nothing; {meant}, or remove this line"
-        return Verdict(SettingClass.SAFETY, sentence, protecting[0])
+        return Verdict(SettingClass.SAFETY, AdvisedText(problem, f"{meant}, or remove this line"), protecting[0])
     if _concerns_access(key) and text.lower() not in _OFF:
-        sentence = f"{given}: no {tables.server} reads this key, so it protects nothing; remove this line"
-        return Verdict(SettingClass.SAFETY, f"{sentence}, or write a key of docs/reference/settings.md")
+        advice = "remove this line, or write a key of docs/reference/settings.md"
+        return Verdict(SettingClass.SAFETY, AdvisedText(problem, advice))
     similar = _similar(key, (*read_keys, *tables.java_keys), _SIMILAR, 2)
     hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
     ignored = ", Java ignores it as well" if any(word in key.lower() for word in _PROTECTING_WORDS) else ""
-    return Verdict(SettingClass.UNKNOWN, f"{given} is unknown{ignored}{hint}")
+    return Verdict(SettingClass.UNKNOWN, AdvisedText(f"{given} is unknown{ignored}{hint}"))
 
 
 def _concerns_access(key: str) -> bool:

@@ -18,7 +18,7 @@ from orbitlog.formats.derived.queue_entry import QUEUE_FILE_BYTES_DEFAULT, check
 from orbitlog.formats.store_tree import SEGMENT_BYTES_DEFAULT
 from orbitlog.settings.properties_file import read_properties
 from orbitlog.settings.retention_policy import RetentionPolicy
-from orbitlog.settings.setting import Setting, SettingError, T, parse_count, parse_truth, split_assignment
+from orbitlog.settings.setting import InvalidValue, Setting, SettingError, T, parse_count, parse_truth, split_assignment
 
 EXT_QUEUE_FILE_BYTES_DEFAULT = 48 * 1024 * 1024
 _SEGMENT_BYTES_MIN = 1024
@@ -53,12 +53,19 @@ def _hours(text: str) -> tuple[int, ...]:
 def check_plain_path(text: str) -> None:
     """Raise `ValueError` for a path that is meant to be expanded or unquoted: Java takes every character literally."""
     if text.startswith("~"):
-        raise ValueError("starts with ~, which Java does not expand; write the full path")
+        raise InvalidValue("starts with ~, which Java does not expand", "write the full path")
     variable = _VARIABLE.search(text)
     if variable is not None:
-        raise ValueError(f"contains {variable.group()}, which Java does not expand; write the full path")
+        raise InvalidValue(f"contains {variable.group()}, which Java does not expand", "write the full path")
     if text[:1] in _QUOTES or text[-1:] in _QUOTES:
-        raise ValueError("has quotation marks, which Java makes part of the name; remove them")
+        raise InvalidValue("has quotation marks, which Java makes part of the name", "remove them")
+
+
+def parse_plain_directory(text: str) -> str:
+    check_plain_path(text)
+    if text != text.strip():
+        raise InvalidValue("has blanks at its end, which Java makes part of the name", "remove them")
+    return text
 
 
 def _directories(text: str) -> tuple[str, ...]:
@@ -70,9 +77,9 @@ def _directories(text: str) -> tuple[str, ...]:
         raise ValueError("names no directory")
     for path in texts:
         if not path:
-            raise ValueError("has an empty directory name between two commas; remove one of them")
+            raise InvalidValue("has an empty directory name between two commas", "remove one of them")
         if path != path.strip():
-            raise ValueError(f"has blanks around {path.strip()}, which Java makes part of the name; remove them")
+            raise InvalidValue(f"has blanks around {path.strip()}, which Java makes part of the name", "remove them")
         check_plain_path(path)
     return tuple(dict.fromkeys(texts))
 
@@ -329,7 +336,7 @@ def _reviewed(texts: Mapping[str, str], others: Mapping[str, tuple[str, str]]) -
     for key, (text, source) in others.items():
         kind, sentence, _ = review_for_store(key, text, source)
         if kind is SettingClass.SAFETY:
-            raise SettingError(sentence)
+            raise SettingError(sentence, key=key)
         if kind is SettingClass.BEHAVIOUR:
             warnings.append(sentence)
         elif kind is SettingClass.UNKNOWN or source == _COMMAND_LINE:

@@ -25,6 +25,7 @@ from orbitlog.store.dispatch.broker_dispatch import BrokerDispatch, Sleep
 from orbitlog.store.reads.store_reads import StoreReads
 from orbitlog.store.retention.deletion import Deleted, Retention
 from orbitlog.store.store_marks import StoreMarks
+from orbitlog.store.store_notices import StoreNotice
 from orbitlog.store.store_opening import OpenedStore, lock_store
 from orbitlog.storefiles.disk import Disk, RealDisk, disk_errors
 from orbitlog.storefiles.store_config import StoreConfig
@@ -161,7 +162,7 @@ class MessageStore(StoreReads):
         return self._availability
 
     @property
-    def notices(self) -> list[str]:
+    def notices(self) -> list[StoreNotice]:
         """Sentences for the operator about what the store was found with."""
         return list(self._opened.notices)
 

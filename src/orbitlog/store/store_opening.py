@@ -46,7 +46,7 @@ from orbitlog.store.recovery.store_recovery import (
     remove_recovery_note,
     write_recovery_note,
 )
-from orbitlog.store.store_notices import notices_of
+from orbitlog.store.store_notices import StoreNotice, notices_of
 from orbitlog.storefiles.confined.store_links import refuse_links
 from orbitlog.storefiles.disk import Disk, MappedFile
 from orbitlog.storefiles.store_config import StoreConfig
@@ -103,7 +103,7 @@ class OpenedStore:
         self.parts = StoreParts(log, queues, index, Dispatcher(log, queues, index, config.rules))
         self.checkpoint = Checkpoint()
         self.confirmed: MappedFile | None = None
-        self.notices: list[str] = []
+        self.notices: list[StoreNotice] = []
         self.has_property_crc = False
         # Removed when recovery begins, not before: a store that is refused stays as it is.
         self._empty_files: list[Path] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
@@ -170,11 +170,19 @@ _IGNORED = (
 )
 
 
-def ignored_paths(root: Path, settings: StoreSettings) -> list[str]:
-    """Return a sentence for each setting that names a path which no broker uses."""
+class IgnoredSetting(NamedTuple):
+    """A setting with a path which no broker uses, and a sentence that names the path used instead."""
+
+    key: str
+    sentence: str
+
+
+def ignored_paths(root: Path, settings: StoreSettings) -> list[IgnoredSetting]:
+    """Return each setting that names a path which no broker uses."""
     named = [(one, one.elsewhere(root, settings)) for one in _IGNORED]
+    reason = "is not read by Apache's brokers of 4.9 and 5.x, nor here"
     return [
-        f"{one.setting.key}={path} is not read by Apache's brokers of 4.9 and 5.x, nor here: {root / one.name} is used"
+        IgnoredSetting(one.setting.key, f"{one.setting.key}={path} {reason}: {root / one.name} is used")
         for one, path in named
         if path is not None
     ]

@@ -60,7 +60,7 @@ def test_tags_are_asked_of_the_messages(extended: Path) -> None:
 def test_units_get_plain_hashes_and_the_operator_is_warned(extended: Path) -> None:
     with MessageStore.open(extended, CONFIG, lambda: 1_700_000_000_001) as store:
         (notice,) = store.notices
-        assert "filter bit maps of 1 queues" in notice
+        assert "filter bit maps of 1 queues" in notice.sentence
         assert not store.damage
         assert bodies(store, "A") == [b"0", b"2"]
         store.append(make_message("T", b"5", properties={"TAGS": "A"}))

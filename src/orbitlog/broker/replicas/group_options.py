@@ -17,7 +17,7 @@ from orbitlog.replication.group.member_context import GroupLimits
 from orbitlog.replication.group.member_driver import DriverLimits
 from orbitlog.replication.slave_hub import LOOPBACK, Network
 from orbitlog.settings.limits import HA_CONNECTIONS
-from orbitlog.settings.setting import SettingError
+from orbitlog.settings.setting import AdvisedText, SettingError
 
 _POLL_S = 0.5
 _REDIAL_S = 0.3
@@ -37,13 +37,17 @@ def _check_controlled(settings: BrokerSettings) -> None:
     """Raise a `SettingError` for settings of a group of Apache's controller. Role and id of the file have no effect."""
     key = ha_keys.CONTROLLER_MODE.key
     if settings[ha_keys.COORDINATOR]:
-        raise SettingError(f"{key}=true cannot be set with replicaCoordinator: a group has one or the other")
+        raise SettingError(f"{key}=true cannot be set with replicaCoordinator: a group has one or the other", key=key)
     if not settings[ha_keys.CONTROLLER_ADDRESSES]:
-        raise SettingError(f"{key}=true needs controllerAddr, the controllers of the group: host:port;host:port")
+        raise SettingError(
+            f"{key}=true needs controllerAddr, the controllers of the group: host:port;host:port", key=key
+        )
     if settings[ha_keys.MASTER_HA_ADDRESS]:
-        raise SettingError(f"haMasterAddress cannot be set with {key}=true: the controller names the master")
+        sentence = f"haMasterAddress cannot be set with {key}=true: the controller names the master"
+        raise SettingError(sentence, key=ha_keys.MASTER_HA_ADDRESS.key)
     if settings[keys.DISPATCH_ENGINE] != "inline":
-        raise SettingError(f"dispatchEngine=spark is not supported with {key}=true; remove one of them")
+        sentence = AdvisedText(f"dispatchEngine=spark is not supported with {key}=true", "remove one of them")
+        raise SettingError(sentence, key=keys.DISPATCH_ENGINE.key)
     _check_reachable(settings, f"{key}=true")
 
 
@@ -51,19 +55,20 @@ def check_group_settings(settings: BrokerSettings) -> None:
     """Raise a `SettingError` for settings that a member of a replica group cannot have."""
     if not settings[ha_keys.MEMBER_ID]:
         raise SettingError(
-            "replicaCoordinator needs replicaMemberId, a number from 1 on that no other member of the group has"
+            "replicaCoordinator needs replicaMemberId, a number from 1 on that no other member of the group has",
+            key=ha_keys.COORDINATOR.key,
         )
     for setting, reason in (
         (ha_keys.MASTER_HA_ADDRESS, "the coordinator names the master"),
-        (keys.BROKER_ID, "the coordinator gives the role; set replicaMemberId instead"),
+        (keys.BROKER_ID, AdvisedText("the coordinator gives the role", "set replicaMemberId instead")),
     ):
         if settings.texts.get(setting.key) not in (None, "", "0"):
-            raise SettingError(f"{setting.key} cannot be set with replicaCoordinator: {reason}")
+            sentence = AdvisedText.of(reason).after(f"{setting.key} cannot be set with replicaCoordinator: ")
+            raise SettingError(sentence, key=setting.key)
     if settings[ha_keys.BROKER_ROLE] == ha_keys.SLAVE:
-        raise SettingError(
-            "brokerRole=SLAVE cannot be set with replicaCoordinator, which gives the role; set SYNC_MASTER (sends wait"
-            " for the in-sync members) or ASYNC_MASTER (they do not)"
-        )
+        problem = "brokerRole=SLAVE cannot be set with replicaCoordinator, which gives the role"
+        advice = "set SYNC_MASTER (sends wait for the in-sync members) or ASYNC_MASTER (they do not)"
+        raise SettingError(AdvisedText(problem, advice), key=ha_keys.BROKER_ROLE.key)
     _check_reachable(settings, "replicaCoordinator")
     _tls(settings)
 
@@ -73,16 +78,19 @@ def _check_reachable(settings: BrokerSettings, name: str) -> None:
     bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - compared, not bound
     if bound.is_unspecified and not (settings[ha_keys.HA_ADDRESS] or settings[keys.ADVERTISED_ADDRESS]):
         raise SettingError(
-            f"{name} with bindAddress=0.0.0.0 needs brokerIP1, the address that other members connect to"
+            f"{name} with bindAddress=0.0.0.0 needs brokerIP1, the address that other members connect to",
+            key=keys.ADVERTISED_ADDRESS.key,
         )
     if not bound.is_loopback and not settings[ha_keys.HA_MEMBERS]:
         raise SettingError(
-            f"{name} on an address other than loopback needs haMembers, the addresses of the other members"
+            f"{name} on an address other than loopback needs haMembers, the addresses of the other members",
+            key=ha_keys.HA_MEMBERS.key,
         )
     if is_access_controlled(settings) and not settings[ha_keys.HA_MEMBERS]:
         raise SettingError(
             f"{name} with access control needs haMembers, the addresses of the other members: the HA port has no"
-            " credentials; haMembers=127.0.0.1 serves every process of this machine"
+            " credentials; haMembers=127.0.0.1 serves every process of this machine",
+            key=ha_keys.HA_MEMBERS.key,
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orbitlog.access.access_settings import ACCESS_SETTINGS, AccessOptions, access_options
+from orbitlog.access.access_settings import ACCESS_SETTINGS, AUTHENTICATION, AccessOptions, access_options
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.runtime.listen_address import with_listen_address
@@ -19,7 +19,7 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from orbitlog.formats.records import properties as props
 from orbitlog.settings.listen_exposure import AnonymousAccess
-from orbitlog.settings.setting import SettingError
+from orbitlog.settings.setting import AdvisedText, SettingError
 from orbitlog.settings.tls_settings import check_tls
 from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.store_contents import has_rocksdb_data
@@ -64,11 +64,15 @@ def _refuse_open_start(settings: BrokerSettings) -> None:
         return
     tls = check_tls(settings.texts)
     if tls is None or not tls.server.is_enforcing:
-        raise SettingError(
+        problem = (
             f"bindAddress={settings[keys.BIND_ADDRESS]} lets other machines connect, and neither access control nor TLS"
-            " protects the broker; set authenticationEnabled=true, aclEnable=true or tls.server.mode=enforcing, or"
-            " allowAnonymous=clients to serve every producer and consumer without credentials"
+            " protects the broker"
         )
+        advice = (
+            "set authenticationEnabled=true, aclEnable=true or tls.server.mode=enforcing, or allowAnonymous=clients to"
+            " serve every producer and consumer without credentials"
+        )
+        raise SettingError(AdvisedText(problem, advice), key=keys.BIND_ADDRESS.key)
 
 
 def load_access(settings: BrokerSettings, root: Path) -> AccessControl | None:
@@ -96,7 +100,8 @@ def _refuse_users_in_rocksdb(root: Path, options: AccessOptions) -> None:
         return
     raise SettingError(
         f"authenticationEnabled=true and {database} has users of Apache's broker in RocksDB, which are not read; create"
-        f" them in {options.user_file} with `orbitlog access user add` and `orbitlog access policy`"
+        f" them in {options.user_file} with `orbitlog access user add` and `orbitlog access policy`",
+        key=AUTHENTICATION.key,
     )
 
 

@@ -69,8 +69,8 @@ def open_broker_store(
     disk = disk or RealDisk()
     refuse_wrong_kinds(root, disk)  # the tables below are read before the store is opened
     config = _store_config(settings, root, disk)
-    for sentence in ignored_paths(root, settings.store):
-        log.warning("%s", sentence)
+    for ignored in ignored_paths(root, settings.store):
+        log.warning("%s", ignored.sentence)
     directory = ConfigDirectory(disk, root, config.rules.compat)
     for file in BROKER_TABLES:  # an unreadable one refuses the store before recovery changes it
         directory.check(file)

@@ -34,7 +34,15 @@ from orbitlog.settings.listen_exposure import AnonymousAccess, is_exposed, parse
 from orbitlog.settings.properties_file import read_properties
 from orbitlog.settings.runtime_keys import RUNTIME_KEYS, check_range
 from orbitlog.settings.secret_settings import shown_settings
-from orbitlog.settings.setting import Setting, SettingError, number_between, one_of, parse_truth, split_assignment
+from orbitlog.settings.setting import (
+    AdvisedText,
+    Setting,
+    SettingError,
+    number_between,
+    one_of,
+    parse_truth,
+    split_assignment,
+)
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.settings.tls_settings import TLS_SETTINGS, USE_TLS
 
@@ -108,13 +116,6 @@ def _answer_bytes(text: str) -> int:
     return min(number_between(1)(text), ANSWER_BYTES_MAX)
 
 
-def _directory(text: str) -> str:
-    store_settings.check_plain_path(text)
-    if text != text.strip():
-        raise ValueError("has blanks at its end, which Java makes part of the name; remove them")
-    return text
-
-
 def parse_name_servers(text: str) -> tuple[str, ...]:
     """Read `host:port;host:port`."""
     addresses = tuple(part.strip() for part in text.split(";") if part.strip())
@@ -155,7 +156,7 @@ ADVERTISED_ADDRESS = Setting(
     "",
     "address or host name that clients connect to; without it, the one that they reached the broker by",
 )
-STORE_ROOT = Setting("storePathRootDir", _directory, "", "directory of the store")
+STORE_ROOT = Setting("storePathRootDir", store_settings.parse_plain_directory, "", "directory of the store")
 BROKER_PERMISSION = Setting("brokerPermission", number_between(0, 15), 6, "4 = may be read, 2 = may be written")
 QUEUE_COUNT = Setting(
     "defaultTopicQueueNums",
@@ -416,7 +417,7 @@ class Complaint:
 
     key: str
     kind: SettingClass
-    sentence: str
+    sentence: AdvisedText
 
 
 class BrokerSettings:
@@ -466,7 +467,8 @@ class BrokerSettings:
         if is_slave != bool(self[BROKER_ID]):
             role, number = f"brokerRole={self[BROKER_ROLE]}", f"brokerId={self[BROKER_ID]}"
             wanted = f"{role} needs a brokerId above 0" if is_slave else f"{number} needs brokerRole=SLAVE"
-            raise SettingError(f"{wanted} ({role} and {number} are set): a slave has an id above 0, a master has 0")
+            sentence = f"{wanted} ({role} and {number} are set): a slave has an id above 0, a master has 0"
+            raise SettingError(sentence, key=(BROKER_ROLE if is_slave else BROKER_ID).key)
         return is_slave
 
     @property
@@ -488,7 +490,8 @@ class BrokerSettings:
         for key, text in texts.items():
             if not self.may_change(key):
                 _reviewed({} if key in _KNOWN else {key: (text, "the request")}, self.texts)
-                raise SettingError(f"{key} cannot be changed while the broker runs; set it in broker.conf")
+                sentence = AdvisedText(f"{key} cannot be changed while the broker runs", "set it in broker.conf")
+                raise SettingError(sentence, key=key)
             _KNOWN[key].check(text, "the request")
             check_range(key, text)
         for key, text in texts.items():
@@ -553,12 +556,11 @@ def _reviewed(others: Mapping[str, tuple[str, str]], texts: Mapping[str, str]) -
     for key, (text, source) in others.items():
         kind, sentence, _ = review_setting(key, text, source, read_keys=_KNOWN)
         if kind is SettingClass.SAFETY:
-            raise SettingError(sentence)
+            raise SettingError(sentence, key=key)
         if key == _ADDRESS_SERVER and kind is SettingClass.BEHAVIOUR and not texts.get(NAME_SERVERS.key):
-            raise SettingError(
-                f"{key}={text} from {source}: address servers are not supported and the broker would register with no"
-                f" name server; set {NAME_SERVERS.key}=host:port"
-            )
+            problem = "address servers are not supported and the broker would register with no name server"
+            sentence = AdvisedText(f"{key}={text} from {source}: {problem}", f"set {NAME_SERVERS.key}=host:port")
+            raise SettingError(sentence, key=key)
         complaints.append(Complaint(key, kind, sentence))
     return complaints
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
-from orbitlog.settings.setting import SettingError
+from orbitlog.settings.setting import AdvisedText, SettingError
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - named in a sentence
 _EVERYWHERE_IPV6 = "::"
@@ -37,10 +37,12 @@ def with_listen_address(settings: BrokerSettings) -> BrokerSettings:
     for address in advertised_addresses(settings):
         if _is_own(address):
             return settings.with_texts({keys.BIND_ADDRESS.key: address})
-    raise SettingError(
+    problem = (
         f"brokerIP1={advertised} is not an address of this machine and bindAddress is not given, so clients could not"
-        f" connect; add bindAddress={_everywhere(advertised)} to listen on every address of the machine"
+        " connect"
     )
+    advice = f"add bindAddress={_everywhere(advertised)} to listen on every address of the machine"
+    raise SettingError(AdvisedText(problem, advice), key=keys.ADVERTISED_ADDRESS.key)
 
 
 def _everywhere(advertised: str) -> str:
@@ -54,21 +56,27 @@ def _refuse_other_family(settings: BrokerSettings) -> None:
     """
     advertised, bound = settings[keys.ADVERTISED_ADDRESS], settings[keys.BIND_ADDRESS]
     if ":" in advertised and ":" not in bound:
-        raise SettingError(
+        problem = (
             f"brokerIP1={advertised} is an IPv6 address and bindAddress={bound or _EVERYWHERE} listens on IPv4 only, so"
-            f" clients could not connect; set bindAddress={_EVERYWHERE_IPV6}, or remove it to listen on brokerIP1"
+            " clients could not connect"
         )
+        advice = f"set bindAddress={_EVERYWHERE_IPV6}, or remove it to listen on brokerIP1"
+        raise SettingError(AdvisedText(problem, advice), key=keys.ADVERTISED_ADDRESS.key)
 
 
 def _refuse_public_name_servers(settings: BrokerSettings) -> None:
     for name_server in settings[keys.NAME_SERVERS]:
         addresses = _resolved(name_server.rpartition(":")[0].strip("[]"))
         if any(not ipaddress.ip_address(address).is_loopback for address in addresses):
-            raise SettingError(
+            problem = (
                 f"namesrvAddr={name_server} is not on loopback and neither bindAddress nor brokerIP1 is given, so other"
-                f" machines would be sent to {settings[keys.BIND_ADDRESS]}; add bindAddress={_EVERYWHERE} for clients"
-                " everywhere, or bindAddress=127.0.0.1 for those on this machine"
+                f" machines would be sent to {settings[keys.BIND_ADDRESS]}"
             )
+            advice = (
+                f"add bindAddress={_EVERYWHERE} for clients everywhere, or bindAddress=127.0.0.1 for those on this"
+                " machine"
+            )
+            raise SettingError(AdvisedText(problem, advice), key=keys.NAME_SERVERS.key)
 
 
 def advertised_addresses(settings: BrokerSettings) -> list[str]:
@@ -76,9 +84,9 @@ def advertised_addresses(settings: BrokerSettings) -> list[str]:
     advertised = settings[keys.ADVERTISED_ADDRESS]
     addresses = _resolved(advertised) if advertised else []
     if advertised and not addresses:
-        raise SettingError(
-            f"brokerIP1={advertised} is a host name without address; set it to an address or a known name"
-        )
+        problem = f"brokerIP1={advertised} is a host name without address"
+        advice = "set it to an address or a known name"
+        raise SettingError(AdvisedText(problem, advice), key=keys.ADVERTISED_ADDRESS.key)
     return addresses
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orbitlog.formats.java import INT_MAX
-from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth
+from orbitlog.settings.setting import AdvisedText, Setting, SettingError, number_between, parse_truth
 
 if TYPE_CHECKING:
     from orbitlog.broker.runtime.broker_settings import BrokerSettings
@@ -302,14 +302,16 @@ REPLICATION_SETTINGS = (
 def check_without_group(settings: BrokerSettings) -> None:
     """Raise a `SettingError` for promises that only a group of a controller keeps."""
     if settings[MIN_IN_SYNC_CONTROLLED] > 1:
-        raise SettingError(
+        problem = (
             f"{MIN_IN_SYNC_CONTROLLED.key}={settings[MIN_IN_SYNC_CONTROLLED]} needs enableControllerMode=true: without"
-            " a controller sends are not refused while fewer replicas are in sync; set minInSyncReplicas=1, and"
-            " inSyncReplicas to the number of copies that a send waits for"
+            " a controller sends are not refused while fewer replicas are in sync"
         )
+        advice = "set minInSyncReplicas=1, and inSyncReplicas to the number of copies that a send waits for"
+        raise SettingError(AdvisedText(problem, advice), key=MIN_IN_SYNC_CONTROLLED.key)
     if settings[ALL_ACKNOWLEDGE] == "true":
-        raise SettingError(
+        problem = (
             f"{ALL_ACKNOWLEDGE.key}=true needs enableControllerMode=true: without a controller sends do not wait for"
-            " every replica in sync; set allAckInSyncStateSet=false, and inSyncReplicas to the number of copies that a"
-            " send waits for"
+            " every replica in sync"
         )
+        advice = "set allAckInSyncStateSet=false, and inSyncReplicas to the number of copies that a send waits for"
+        raise SettingError(AdvisedText(problem, advice), key=ALL_ACKNOWLEDGE.key)

@@ -24,7 +24,7 @@ from orbitlog.broker.runtime.replication_settings import (
     MEMBER_ID,
     MIN_IN_SYNC_CONTROLLED,
 )
-from orbitlog.settings.setting import SettingError
+from orbitlog.settings.setting import AdvisedText, SettingError
 from orbitlog.settings.store_settings import SETTINGS
 
 READ, WRONG, REFUSED = "set", "wrong", "refused"
@@ -41,7 +41,7 @@ class SettingVerdict(NamedTuple):
 
     key: str
     finding: str
-    sentence: str | None = None
+    sentence: AdvisedText | None = None
 
 
 def judge_settings(texts: Mapping[str, str], source: str = "") -> Iterator[SettingVerdict]:
@@ -49,10 +49,12 @@ def judge_settings(texts: Mapping[str, str], source: str = "") -> Iterator[Setti
     for key in texts:
         finding, sentence = _judged(key, texts)
         origin = f" from {source}" if source else ""
-        yield SettingVerdict(key, finding, None if sentence is None else sentence.replace(_SOURCE, origin))
+        if sentence is not None:
+            sentence = AdvisedText(sentence.problem.replace(_SOURCE, origin), sentence.advice)
+        yield SettingVerdict(key, finding, sentence)
 
 
-def _judged(key: str, texts: Mapping[str, str]) -> tuple[str, str | None]:
+def _judged(key: str, texts: Mapping[str, str]) -> tuple[str, AdvisedText | None]:
     """Return the finding on one key, beside the others that a verdict may depend on."""
     is_read = key in SETTINGS or key in BROKER_SETTINGS
     beside: tuple[str, ...] = () if is_read else (STORE_ROOT.key, NAME_SERVERS.key)
@@ -66,7 +68,7 @@ def _judged(key: str, texts: Mapping[str, str]) -> tuple[str, str | None]:
     try:
         settings = load_broker_settings(None, [f"{name}={texts[name]}" for name in names if name in texts], {})
     except SettingError as error:
-        return (WRONG if is_read else REFUSED), str(error)
+        return (WRONG if is_read else REFUSED), error.sentence
     if not settings.complaints:
         return READ, None
     complaint = settings.complaints[0]

@@ -39,9 +39,6 @@ _BY_FINDING = {
 }
 
 
-_ADVICE = ("add ", "remove ", "run ", "set ", "write ")
-
-
 class GivenSettings(NamedTuple):
     """Settings given by file and on the command line, as text."""
 
@@ -92,7 +89,7 @@ def orbitlog_setting_rows(root: Path, given: GivenSettings) -> Iterator[MoveRow]
     except (SettingError, ValueError) as error:
         # One that a verdict above has named already is not repeated.
         if not any(row.severity is MoveSeverity.REFUSED for row in rows):
-            yield refused("setting", str(error), setting=str(error).partition("=")[0])
+            yield refused("setting", str(error), setting=error.key if isinstance(error, SettingError) else None)
         return
     yield from _file_rows(root, settings)
     if sentence := contradiction(settings, addresses):
@@ -125,9 +122,7 @@ def _verdict_rows(given: GivenSettings) -> Iterator[MoveRow]:
     for key, finding, sentence in judge_settings(given.texts, source):
         if finding in _BY_FINDING and sentence is not None:
             kind, make = _BY_FINDING[finding]
-            text, _, next_step = sentence.rpartition("; ")
-            is_advice = bool(text) and next_step.startswith(_ADVICE)
-            yield make(kind, text if is_advice else sentence, setting=key, next_step=next_step if is_advice else None)
+            yield make(kind, sentence.problem, setting=key, next_step=sentence.advice or None)
 
 
 def offset_rows(root: Path, given: GivenSettings) -> Iterator[MoveRow]:

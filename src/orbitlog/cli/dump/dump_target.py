@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from orbitlog.cli.dump.file_kind import DESCRIPTIONS, first_byte_number, other_kind
+from orbitlog.cli.main import WrongUse
 from orbitlog.cli.store_options import warn
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
@@ -259,4 +260,4 @@ def _refuse_other_kind(wanted: str, path: Path, *, shown: Path | None = None) ->
         kind = other_kind(wanted, path, view)
     if kind is not None:
         actual = f"{path} looks like {DESCRIPTIONS[kind]}"
-        raise click.UsageError(f"{actual}, not {DESCRIPTIONS[wanted]}: use `orbitlog dump {kind} {shown or path}`")
+        raise WrongUse(f"{actual}, not {DESCRIPTIONS[wanted]}: use `orbitlog dump {kind} {shown or path}`")

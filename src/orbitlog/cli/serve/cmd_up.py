@@ -20,6 +20,7 @@ from orbitlog.broker.runtime.broker_opening import open_broker_store
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.runtime.replication_settings import COORDINATOR
 from orbitlog.cli.light_dataclasses import compile_dataclass_methods_lazily
+from orbitlog.cli.main import WrongUse
 from orbitlog.cli.serve.serving import (
     RecoveryProgress,
     Served,
@@ -354,9 +355,9 @@ def _replicas(
     if (root / tree.COMMITLOG).exists() or StorePaths.of(root, settings.store).is_configured:
         raise click.UsageError(f"{root} is the store of one broker; give --replicas another directory")
     if settings[keys.DISPATCH_ENGINE] != "inline":
-        raise click.UsageError("--replicas needs inline dispatch; start each with `orbitlog broker` instead")
+        raise WrongUse("--replicas needs inline dispatch; start each with `orbitlog broker` instead")
     if settings[AUTHENTICATION] or settings[ACL_ENABLE]:
-        raise click.UsageError("--replicas with access control is not supported; start each with `orbitlog broker`")
+        raise WrongUse("--replicas with access control is not supported; start each with `orbitlog broker`")
     metrics_port = None if settings[EXPORTER] == DISABLE else settings[PROM_PORT]
     instances = plan_replicas(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT], metrics_port)
     if instances[-1].port > _PORT_MAX:
@@ -373,9 +374,9 @@ def _instances(count: int, settings: BrokerSettings, root: Path) -> list[BrokerI
     from orbitlog.cli.serve.broker_processes import plan_brokers
 
     if settings[keys.DISPATCH_ENGINE] != "inline":
-        raise click.UsageError("--brokers needs inline dispatch; start each broker with `orbitlog broker` instead")
+        raise WrongUse("--brokers needs inline dispatch; start each broker with `orbitlog broker` instead")
     if StorePaths.of(root, settings.store).is_configured:
-        raise click.UsageError(
+        raise WrongUse(
             f"with {COMMITLOG_PATHS.key}, all --brokers would share one CommitLog; start each broker with"
             " `orbitlog broker` and its own directories"
         )

@@ -28,6 +28,7 @@ from orbitlog.formats.derived.store_state import STATE_FILE
 from orbitlog.jobs.local_runner import PhaseProgress
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.store.recovery.opening_trial import try_opening
+from orbitlog.store.store_notices import NoticeSubject, StoreNotice
 from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.findings import FindingKind
 from orbitlog.storefiles.found_config import find_config
@@ -170,28 +171,32 @@ def _opening_rows(
             return
         followed = None if progress is None else lambda done, total: progress("recovery", done, total, 0)
         missing = refuse_missing_tables(config.paths_of(root), ReadOnlyDisk()) if wish.target == ORBITLOG else []
-        notices = missing + try_opening(root, config, read_log=not wish.is_quick, progress=followed)
+        notices = try_opening(root, config, read_log=not wish.is_quick, progress=followed)
     except StoreLocked as error:
         yield refused("in use", str(error), path=root / tree.LOCK)
     except OrbitlogError as error:
         yield refused("store", str(error), path=root)
     else:
-        yield from (_notice_row(root, sentence) for sentence in notices)
+        yield from (note("recovery", sentence, path=root) for sentence in missing)
+        yield from (_notice_row(root, notice) for notice in notices)
 
 
-def _notice_row(root: Path, sentence: str) -> MoveRow:
-    """Return the row for a sentence that the start logs."""
-    if tree.CONSUMEQUEUE_EXT in sentence:
-        return changes("extension queues", sentence, path=root / tree.CONSUMEQUEUE_EXT)
-    if "PropCRC" in sentence:
-        return changes("property CRC", sentence, setting=sentence.partition("=")[0])
-    return note("recovery", sentence, path=root)
+def _notice_row(root: Path, notice: StoreNotice) -> MoveRow:
+    """Return the row for a notice that the start logs."""
+    kind = notice.subject.value
+    match notice.subject:
+        case NoticeSubject.EXTENSION_QUEUES:
+            return changes(kind, notice.sentence, path=root / tree.CONSUMEQUEUE_EXT)
+        case NoticeSubject.PROPERTY_CRC:
+            return changes(kind, notice.sentence, setting=notice.setting)
+        case NoticeSubject.RECOVERY:
+            return note(kind, notice.sentence, path=root)
 
 
 def _common_rows(store: StoreFiles, wish: MoveWish, settings: StoreSettings) -> Iterator[MoveRow]:
     root = store.root
-    for sentence in ignored_paths(root, settings):
-        yield note("path setting", sentence, setting=sentence.partition("=")[0])
+    for ignored in ignored_paths(root, settings):
+        yield note("path setting", ignored.sentence, setting=ignored.key)
     if store.abort is not None:
         was_orbitlog = (root / STATE_FILE).is_file()
         if wish.target == JAVA and was_orbitlog:

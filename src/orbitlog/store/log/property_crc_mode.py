@@ -19,8 +19,10 @@ from orbitlog.formats.records.message_scan import scan_messages
 from orbitlog.formats.records.property_crc import ends_with_crc
 from orbitlog.formats.records.record_template import Row, Run
 from orbitlog.kernels import COMPILED
+from orbitlog.settings.store_settings import APPEND_PROPERTY_CRC, VERIFY_PROPERTY_CRC
 from orbitlog.store.derived.queue_set import QueueKey, QueueSet
 from orbitlog.store.log.commitlog import CommitLog
+from orbitlog.store.store_notices import NoticeSubject, StoreNotice
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_config import PropertyCrc
 
@@ -52,22 +54,24 @@ def encode_no_records(*_: object) -> None:
     """Replace the batch encoder, which appends no property CRC: every batch takes the slow path."""
 
 
-def infer_mode(wanted: PropertyCrc, log: CommitLog, queues: QueueSet) -> tuple[bool, list[str]]:
-    """Return whether records are to be appended with a property CRC, and sentences that the operator should read."""
+def infer_mode(wanted: PropertyCrc, log: CommitLog, queues: QueueSet) -> tuple[bool, list[StoreNotice]]:
+    """Return whether records are to be appended with a property CRC, and notices that the operator should read."""
     has_crc = _tail_has_crc(log, queues) if wanted.append is not True else True
     notices = []
     if wanted.append is False and has_crc and not wanted.verify:
-        notices.append(
+        sentence = (
             "enabledAppendPropCRC=false, but the last records of the log have a property CRC: records appended from now"
             " on have none. Remove the line, or set it to true, to continue as before"
         )
+        notices.append(StoreNotice(NoticeSubject.PROPERTY_CRC, sentence, APPEND_PROPERTY_CRC.key))
     if wanted.verify and (lacking := _lacking(log)).count:
-        notices.append(
+        sentence = (
             f"forceVerifyPropCRC=true, but {lacking.count} records of the log, the first at physical offset"
             f" {lacking.first_physical_offset}, have no property CRC. They are kept and served here. A Java broker that"
             " is started with forceVerifyPropCRC=true deletes the log from that record on: set it to false before this"
             " store goes back to one, until retention has removed them"
         )
+        notices.append(StoreNotice(NoticeSubject.PROPERTY_CRC, sentence, VERIFY_PROPERTY_CRC.key))
     return wanted.verify or (has_crc if wanted.append is None else wanted.append), notices
 
 

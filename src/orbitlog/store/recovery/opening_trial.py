@@ -27,7 +27,7 @@ from orbitlog.store.recovery.store_recovery import (
     read_recovery_note,
     read_state,
 )
-from orbitlog.store.store_notices import notices_of
+from orbitlog.store.store_notices import StoreNotice, notices_of
 from orbitlog.storefiles.confined.store_links import refuse_links
 from orbitlog.storefiles.disk import disk_errors
 from orbitlog.storefiles.read_only_disk import ReadOnlyDisk
@@ -37,7 +37,7 @@ from orbitlog.storefiles.store_contents import refuse_given_dledger, refuse_lost
 
 def try_opening(
     root: Path, config: StoreConfig, *, read_log: bool = True, progress: Progress | None = None
-) -> list[str]:
+) -> list[StoreNotice]:
     """Raise the error with which `MessageStore.open` would refuse the store; return the notices it would give.
 
     Nothing is created, written or locked for longer than the call. A process that dispatches is not asked to stop.
@@ -58,7 +58,9 @@ def try_opening(
             return _load(root, config, disk, read_log, progress)
 
 
-def _load(root: Path, config: StoreConfig, disk: ReadOnlyDisk, read_log: bool, progress: Progress | None) -> list[str]:
+def _load(
+    root: Path, config: StoreConfig, disk: ReadOnlyDisk, read_log: bool, progress: Progress | None
+) -> list[StoreNotice]:
     geometry = config.geometry
     log = CommitLog(open_log_segments(disk, config.paths_of(root), geometry.segment_bytes, writable=False))
     queues = QueueSet(disk, root, geometry.queue_file_bytes, writable=False)

@@ -23,6 +23,7 @@ from orbitlog.store.recovery.queue_lives import (
     last_life,
 )
 from orbitlog.store.recovery.queue_survey import QueueSurvey
+from orbitlog.store.store_notices import NoticeSubject, StoreNotice
 
 _NAMED_MAX = 5
 
@@ -67,7 +68,7 @@ class RecoveryPlan:
     left_out: LeftOutUnits
     derive_from: int
     created: list[QueueKey] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
+    notices: list[StoreNotice] = field(default_factory=list)
 
 
 def find_lives(
@@ -180,23 +181,25 @@ def _begin_queue(queue: ConsumeQueue, life: QueueLife | None, log_start: int) ->
         queue.restart_at(life.first)
 
 
-def _deleted_notice(lives: dict[QueueKey, QueueLife], deleted: set[QueueKey]) -> list[str]:
+def _deleted_notice(lives: dict[QueueKey, QueueLife], deleted: set[QueueKey]) -> list[StoreNotice]:
     if not deleted:
         return []
     count = sum(run.unit_count for key in deleted for run in lives[key].runs)
-    return [
+    sentence = (
         f"{count} messages in the CommitLog belong to topics that were deleted ({_names(deleted)}) and are in no queue:"
         " their topics or queues have neither queue files nor later messages"
-    ]
+    )
+    return [StoreNotice(NoticeSubject.RECOVERY, sentence)]
 
 
-def _created_notice(created: list[QueueKey]) -> list[str]:
+def _created_notice(created: list[QueueKey]) -> list[StoreNotice]:
     if not created:
         return []
-    return [
+    sentence = (
         f"{len(created)} queues of the topics {_names(created)} had no files and were rebuilt from the CommitLog; if a"
         " topic was deleted and created again since its last message, delete it again to remove these messages"
-    ]
+    )
+    return [StoreNotice(NoticeSubject.RECOVERY, sentence)]
 
 
 def _names(keys: Iterable[QueueKey]) -> str:

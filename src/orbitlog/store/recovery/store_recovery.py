@@ -35,6 +35,7 @@ from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.log.log_end import FoundEnd, KnownLog, find_log_end
+from orbitlog.store.store_notices import NoticeSubject, StoreNotice
 from orbitlog.storefiles.disk import Disk
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def decide(parts: StoreParts, found: FoundStore, progress: Progress | None = Non
     return RecoveryDecision(state, end, trusted_to, plan, note, passes)
 
 
-def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[str]:
+def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[StoreNotice]:
     """Find the end of the log, and make queues and index consistent with it; return notices for the operator."""
     log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
     decision = decide(parts, found, steps.progress)
@@ -168,14 +169,15 @@ def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[
     return notices
 
 
-def index_notice(index: IndexFiles) -> list[str]:
+def index_notice(index: IndexFiles) -> list[StoreNotice]:
     """Return a notice if index files are rebuilt because of their size."""
     if not index.odd_sized_count:
         return []
-    return [
+    sentence = (
         f"{index.odd_sized_count} index files have another size than maxHashSlotNum and maxIndexNum give: they and"
         " later ones were rebuilt from the CommitLog"
-    ]
+    )
+    return [StoreNotice(NoticeSubject.RECOVERY, sentence)]
 
 
 def _left_out_before(trusted_to: int) -> LeftOutUnits:

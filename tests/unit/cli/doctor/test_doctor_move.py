@@ -90,6 +90,27 @@ def test_move_with_refused_settings_states_what_the_start_states(tmp_path: Path)
     assert lines[-1].startswith(f"{root}: move to orbitlog: something would be refused, lost or changed (2 refused,")
 
 
+@pytest.mark.parametrize(
+    ("text", "severity", "setting", "next_step"),
+    [
+        ("storeType=defaultRocksDB", "refused", "storeType", "convert the store with"),
+        ("storePathComitLog=/x", "refused", "storePathComitLog", "write storePathCommitLog instead, or remove"),
+        ("storePathCommitLog=~/x", "refused", "storePathCommitLog", "write the full path"),
+        ("migrateAuthFromV1Enabled=true", "changes", "migrateAuthFromV1Enabled", "set aclEnable=true"),
+        ("brokerIP1=192.0.2.77", "refused", "brokerIP1", None),
+    ],
+)
+def test_move_row_of_a_setting_has_its_key_and_the_advice(
+    text: str, severity: str, setting: str, next_step: str | None, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    make_store(root)
+    result = run(root, "--to", "orbitlog", "--quick", "--json", "--set", text)
+    [row] = [row for row in rows_of(result)[:-1] if row["severity"] == severity and row.get("setting") == setting]
+    assert "; " not in row["sentence"] or next_step is None
+    assert row.get("next", "").startswith(next_step or "")
+
+
 def test_move_with_another_store_directory_in_the_config_is_reported(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_store(root)

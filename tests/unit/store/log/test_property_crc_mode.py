@@ -115,11 +115,11 @@ def test_store_continues_as_its_last_records_are(tmp_path: Path) -> None:
     assert turn(config()) == ([True, True], [])
     crcs, notices = turn(config(False))
     assert crcs == [False, False]
-    assert "enabledAppendPropCRC=false" in notices[0]
+    assert "enabledAppendPropCRC=false" in notices[0].sentence
     assert turn(config()) == ([False, False], [])
     crcs, notices = turn(config(verify=True))
     assert crcs == [True, True]
-    assert "6 records" in notices[0] and "physical offset 0," in notices[0]
+    assert "6 records" in notices[0].sentence and "physical offset 0," in notices[0].sentence
 
 
 def test_sealed_message_with_zeros_does_not_enable_the_mode(tmp_path: Path) -> None:

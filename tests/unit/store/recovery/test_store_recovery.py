@@ -171,7 +171,7 @@ def test_only_topic_that_was_deleted_gets_no_queue(tmp_path: Path) -> None:
 def test_deleted_topic_is_reported(tmp_path: Path) -> None:
     life = Life(tmp_path / "store").send("Gone", "old", 3).send("Kept", "kept", 3).delete("Gone").close()
     with MessageStore.open(life.root, CONFIG, lambda: next(life.clock)) as store:
-        assert [notice.partition(" (")[0] for notice in store.notices] == [
+        assert [notice.sentence.partition(" (")[0] for notice in store.notices] == [
             "3 messages in the CommitLog belong to topics that were deleted"
         ]
 
@@ -444,7 +444,9 @@ def test_index_files_of_another_size_are_rebuilt(tmp_path: Path, number: int | N
         path.write_bytes(path.read_bytes() + bytes(8))
     with MessageStore.open(life.root, config, lambda: next(life.clock)) as store:
         count = len(paths) if number is None else 1
-        assert [notice for notice in store.notices if notice.startswith(f"{count} index files have another size")]
+        assert [
+            notice for notice in store.notices if notice.sentence.startswith(f"{count} index files have another size")
+        ]
         assert all(len(store.query(KeyQuery("T", f"new-{at}")).records) == 1 for at in range(40))
     after = derived(life.root)
     assert [after[path] for path in sorted(after)] == [before[path] for path in sorted(before)]
