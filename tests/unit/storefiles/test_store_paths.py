@@ -104,9 +104,10 @@ def test_no_writable_directory_is_refused() -> None:
 
 def test_settings_that_no_broker_reads_are_named_with_the_path_that_is_used(tmp_path: Path) -> None:
     given = settings(storePathConsumeQueue=tmp_path / "q", storePathIndex=tmp_path / "index", abortFile="/x/abort")
-    (told_queues, told_abort) = ignored_paths(tmp_path, given)
-    assert told_queues.startswith(f"storePathConsumeQueue={tmp_path / 'q'} is not read")
-    assert str(tmp_path / "consumequeue") in told_queues and "abortFile" in told_abort
+    (queues, abort) = ignored_paths(tmp_path, given)
+    assert (queues.key, abort.key) == ("storePathConsumeQueue", "abortFile")
+    assert queues.sentence.startswith(f"storePathConsumeQueue={tmp_path / 'q'} is not read")
+    assert str(tmp_path / "consumequeue") in queues.sentence and "abortFile" in abort.sentence
 
 
 def test_queues_where_only_an_ignored_setting_looks_are_refused(tmp_path: Path) -> None:

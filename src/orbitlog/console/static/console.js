@@ -81,7 +81,8 @@ function moveInTable(step) {
 let isGoing = false;
 document.addEventListener("keydown", (event) => {
   const target = event.target;
-  const isTyping = target instanceof Element && target.closest("input, textarea, select, dialog");
+  // A dialog that Escape has just closed keeps the focus until the next frame is drawn; it is hidden by then.
+  const isTyping = target instanceof Element && target.checkVisibility() && target.closest("input, textarea, select, dialog");
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey || stored.get(KEYS_OFF) === "yes") return;
   if (isGoing) {
     isGoing = false;
