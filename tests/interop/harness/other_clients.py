@@ -20,7 +20,6 @@ SOURCES = Path(__file__).resolve().parent.parent / "drivers"
 _CPP_WHEEL = "rocketmq==0.4.4"
 # The client in the wheel has no TLS. A library of 2.2 or later has the same C interface, and more.
 _CPP_LIBRARY = "ROCKETMQ_CPP_LIBRARY"
-_GO_SOURCE = "ROCKETMQ_GO_SOURCE"
 
 
 @cache
@@ -36,8 +35,6 @@ def driver_command(language: str) -> tuple[list[str], dict[str, str]]:
     sources = sorted(path for path in (SOURCES / language.removesuffix("-tls")).iterdir() if path.is_file())
     if language == "cpp-tls":
         sources.append(_tls_library())
-    elif language == "go-tls":
-        sources.append(_tls_source() / "go.mod")
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     made = cache_directory() / f"{language}-{digest}"
     if not made.exists():
@@ -76,21 +73,10 @@ def _make_go(directory: Path) -> None:
     _fetch([go, "build", "-o", "driver", "."], directory, "the Go client")
 
 
-def _tls_source() -> Path:
-    given = os.environ.get(_GO_SOURCE)
-    if not given or not (Path(given) / "go.mod").is_file():
-        raise NotAvailable(f"the Go client v2.1.2 has no TLS; set {_GO_SOURCE} to a newer checkout of its repository")
-    return Path(given).absolute()
-
-
 def _make_go_with_tls(directory: Path) -> None:
+    """Build with the newer client of `tls.mod`: v2.1.2, the latest release, has no TLS."""
     go = _program("go", "install Go 1.20 or newer to try its client")
-    for path in (SOURCES / "go").iterdir():
-        shutil.copy(path, directory)  # go.mod of the checkout was copied as well
-    replaced = f"-replace=github.com/apache/rocketmq-client-go/v2={_tls_source()}"
-    _fetch([go, "mod", "edit", replaced], directory, "the Go client")
-    _fetch([go, "mod", "tidy"], directory, "the packages of the Go client")
-    _fetch([go, "build", "-tags", "tls", "-o", "driver", "."], directory, "the Go client")
+    _fetch([go, "build", "-modfile", "tls.mod", "-tags", "tls", "-o", "driver", "."], directory, "the newer Go client")
 
 
 def _run_go(directory: Path) -> tuple[list[str], dict[str, str]]:
