@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import time
@@ -146,6 +147,11 @@ class ReplicaGroup:
     def log_text(self) -> str:
         logs = sorted(self.directory.glob("member-*/logs/broker.log"))
         return "\n".join(f"== {path.parent.parent.name}\n{path.read_text()[-2500:]}" for path in logs)
+
+    def role_changes(self, member: int) -> list[str]:
+        """Return role and epoch of each change that the log of a member has, the oldest first."""
+        lines = (self.directory / f"member-{member}" / "logs" / "broker.log").read_text()
+        return [f"{role} {epoch}" for role, epoch in re.findall(r"role changed: (\w+) in .*?, epoch (\d+)", lines)]
 
     @property
     def master(self) -> int:
