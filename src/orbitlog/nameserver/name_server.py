@@ -42,6 +42,7 @@ from orbitlog.wire.header_codec import Header
 
 if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
+    from orbitlog.observe.certificate_watch import CertificateWatch
     from orbitlog.remoting.tls.server_tls import ServerTls
     from orbitlog.remoting.whole_tables import WholeTables
 
@@ -70,6 +71,7 @@ class NameServer:
         self._access = access or _load_access(self.settings, self._now_ms)
         self._shares_access = access is not None
         self._tls = _load_tls(self.settings)
+        self._certificate: CertificateWatch | None = None
         self.table = RouteTable(
             support_acting_master=self.settings.support_acting_master,
             delete_topics_left_out=self.settings.delete_topic_with_broker_registration,
@@ -119,13 +121,20 @@ class NameServer:
         """The open connections."""
         return self._server.connections
 
+    def watch_certificate(self) -> None:
+        """Report a certificate that ends soon; with `orbitlog up` the broker does."""
+        if self._tls is not None:
+            from orbitlog.observe.certificate_watch import CertificateWatch  # imports ssl
+
+            self._certificate = CertificateWatch(self.conditions, self._tls.options.files.certificate)
+
     async def start(self) -> None:
         """Listen; raise an `OSError` if the address is taken."""
         await self._server.start()
         if self.settings.is_exposed and self._access is None:
             address, allows = self.settings.bind_address, self.settings.allow_anonymous
             warn_of_open_access("name server", address, allows_anonymous=allows)
-        self._remove_silent_brokers()
+        self._check_periodically()
 
     async def stop(self) -> None:
         """Answer the requests read so far, and close."""
@@ -190,15 +199,18 @@ class NameServer:
         header = headers.BrokerMemberGroupRequest.from_ext_fields(request.ext_fields)
         return _success(request, BrokerMemberGroup(self.table.members(header.cluster, header.broker_name)))
 
-    def _remove_silent_brokers(self) -> None:
+    def _check_periodically(self) -> None:
+        interval_s = self.settings.scan_not_active_broker_interval / 1000
+        # First, so that an error below, which the event loop logs, does not end the checks.
+        self._scan = asyncio.get_running_loop().call_later(interval_s, self._check_periodically)
+        self._brokers.remove_silent()
+        self._reached.check(self._now_ms(), self.limits.reached)
         if self._access is not None:
             self._access.reload()
         if self._tls is not None:
             self._tls.reload()
-        self._brokers.remove_silent()
-        self._reached.check(self._now_ms(), self.limits.reached)
-        interval_s = self.settings.scan_not_active_broker_interval / 1000
-        self._scan = asyncio.get_running_loop().call_later(interval_s, self._remove_silent_brokers)
+        if self._certificate is not None:
+            self._certificate.check(self._now_ms())
 
     def _ordered_topics(self) -> bytes:
         """Return the body of the response to a registration."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from orbitlog.settings.setting import SettingError
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from tests.support.broker_desk import SMALL, TIMEOUT_S
-from tests.support.loops import run
+from tests.support.certificates import expired_server_files
+from tests.support.loops import run, until
 
 ROOT = Credentials("root-user", "root-secret")
 FIELDS = {
@@ -184,3 +186,43 @@ def test_audit_log_has_refusals_and_changes(tmp_path: Path) -> None:
 def test_authentication_needs_a_file_of_users() -> None:
     with pytest.raises(SettingError, match="accessFile"):
         NameServer(load_nameserver_settings(None, {}, ["authenticationEnabled=true"]))
+
+
+def test_failed_check_does_not_end_the_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        server = server_at(tmp_path, scanNotActiveBrokerInterval="10")
+        access = server._access
+        assert access is not None
+        reloads = 0
+
+        def fail() -> bool:
+            nonlocal reloads
+            reloads += 1
+            raise RuntimeError("a reload that fails")
+
+        monkeypatch.setattr(access, "reload", fail)
+        with pytest.raises(RuntimeError):
+            await server.start()
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        try:
+            await until(lambda: reloads > 2)
+        finally:
+            await server.stop()
+
+    run(work())
+
+
+def test_name_server_of_its_own_reports_a_certificate_that_ends(tmp_path: Path) -> None:
+    files = expired_server_files()
+    tls = {"tls.server.certPath": files.certificate, "tls.server.keyPath": files.key}
+
+    async def work() -> None:
+        server = server_at(tmp_path, **tls)
+        server.watch_certificate()
+        await server.start()
+        try:
+            assert [active.condition.name for active in server.conditions] == ["certificate_expiring"]
+        finally:
+            await server.stop()
+
+    run(work())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from orbitlog.access.account_quotas import AccountQuotas
     from orbitlog.broker.runtime.master_role import MasterRole
     from orbitlog.broker.slave.slave_role import SlaveRole
+    from orbitlog.observe.certificate_watch import CertificateWatch
     from orbitlog.observe.conditions import Conditions
     from orbitlog.remoting.tls.server_tls import ServerTls
 
@@ -26,7 +27,6 @@ _EXPECTED_MS = 3_600_000
 _SUSTAINED_MS = 30_000
 # A master may be away for this time, as during its restart, before the slave reports it.
 _MASTER_MS = 3_000
-_CERTIFICATE_MS = 60_000
 _DISPATCH_LAG_BYTES = 64 * 1024 * 1024
 _FLUSH_LAG_BYTES = 256 * 1024 * 1024
 _END_SHARE = 4
@@ -86,14 +86,17 @@ class ConditionWatch:
         self._state = state
         self._master = master
         self._slave = slave
-        self._tls = tls
         self._quotas = quotas
         self._conditions = conditions = state.conditions
         self._limits = ReachedCounters(conditions, kinds.LIMIT_REACHED, state.limits.reached)
         self._quota_counts = ReachedCounters(conditions, kinds.QUOTA_REACHED, quotas.counters() if quotas else {})
         self._replicas = ReplicaWatch(conditions)
         self._connected_ms = self._started_ms = state.now_ms()
-        self._certificate_ms = 0
+        self._certificate: CertificateWatch | None = None
+        if tls is not None:
+            from orbitlog.observe.certificate_watch import CertificateWatch  # imports ssl
+
+            self._certificate = CertificateWatch(conditions, tls.options.files.certificate)
 
     def check(self) -> None:
         """Begin and end conditions that have changed since the last call."""
@@ -103,9 +106,8 @@ class ConditionWatch:
         if self._quotas is not None:
             self._quota_counts.check(now_ms, self._quotas.counters())
         self._check_replication(now_ms)
-        if self._tls is not None and now_ms - self._certificate_ms >= _CERTIFICATE_MS:
-            self._certificate_ms = now_ms
-            self._check_certificate(self._tls, now_ms)
+        if self._certificate is not None:
+            self._certificate.check(now_ms)
 
     def _check_store(self) -> None:
         store, conditions = self._state.store, self._conditions
@@ -131,9 +133,3 @@ class ConditionWatch:
         elif master is not None:
             self._replicas.check(now_ms, [found.peer for found in master.slaves if not found.is_observer])
             conditions.set(kinds.TOO_FEW_REPLICAS, "" if master.has_enough_slaves else "too few slaves follow the log")
-
-    def _check_certificate(self, tls: ServerTls, now_ms: int) -> None:
-        from orbitlog.remoting.tls.certificate_expiry import expiry_warning
-
-        path = tls.options.files.certificate
-        self._conditions.set(kinds.CERTIFICATE_EXPIRING, expiry_warning(path, now_ms // 1000), path)

@@ -49,6 +49,7 @@ class _ServedNameServer:
         self._metrics = name_server_outlet(self._server, counts, settings.metrics, metrics_log)
 
     async def start(self) -> Mapping[str, str]:
+        self._server.watch_certificate()
         await self._server.start()
         facts = {"name-server": joined(self._server.address)}
         if self._metrics is not None:
