@@ -52,3 +52,9 @@ def test_credentials_in_the_request_count_first() -> None:
     Credentials("alice", "wrong-secret").sign(signed)
     with pytest.raises(RequestRefused, match="check signature failed"):
         serve("alice", signed, ALICE)
+
+
+def test_empty_credentials_of_the_cpp_client_count_as_none() -> None:
+    unsigned = request()
+    unsigned.ext_fields |= {"AccessKey": "", "Signature": "", "OnsChannel": ""}
+    assert serve("alice", unsigned, ALICE).ext_fields == {"topic": "Orders", "OnsChannel": ""}
