@@ -60,15 +60,17 @@ def read_private_file(path: Path, bytes_max: int) -> bytes:
 def save_access_file(path: Path, table: UserTable, counter: int = 0) -> None:
     """Replace the file; it is created with mode 0600, so other users can never read it. Raise `OSError`.
 
-    Raise `FileTooLarge` for one that `load_access_file` would refuse: the server could not start again.
+    Root may replace the file of a server that runs as another user: it stays that user's. A link stays, its target is
+    replaced. Raise `FileTooLarge` for one that `load_access_file` would refuse: the server could not start again.
     """
     data = encode_access_file(table, counter)
     if len(data) > FILE_BYTES_MAX:
         raise FileTooLarge(
             f"users and policies would take {len(data)} bytes, more than the maximum of {FILE_BYTES_MAX}"
         )
-    create_directory(path.parent)
-    replace_file(path, data, mode=FILE_MODE)
+    target = path.resolve()
+    create_directory(target.parent, keeps_owner=True)
+    replace_file(target, data, mode=FILE_MODE, keeps_owner=True)
 
 
 def encode_access_file(table: UserTable, counter: int = 0) -> bytes:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from orbitlog.access.access_model import Account, BadPolicy, PolicyEntry
+from orbitlog.access.access_model import Account, BadPolicy, PolicyEntry, Resource
 from orbitlog.access.access_settings import QuotaLimits
 from orbitlog.access.user_records import (
     CUSTOM,
@@ -141,9 +141,9 @@ class UserTable:
             return
         with _refusing():
             policy = parse_policy_type(policy_type)
+            wanted = str(Resource.parse(resource))
             present = acl.custom if policy == CUSTOM else acl.default
-            kept = [entry for entry in present if str(entry.resource) != resource]
-            acl = acl.with_entries(policy, kept)
+            acl = acl.with_entries(policy, (entry for entry in present if str(entry.resource) != wanted))
         if acl.policies():
             self.acls[acl.subject] = acl
         else:

@@ -14,12 +14,14 @@ def replace_file(
     suffix: str | None = None,
     mode: int = 0o640,
     keeps_mode: bool = False,
+    keeps_owner: bool = False,
     is_durable: bool = True,
 ) -> None:
     """Write a file under a temporary name, and rename it to `path`; raises `OSError`, and then leaves the old file.
 
     If it `is_durable`, the new file has survived a power cut when this returns. Else a power cut may leave it empty:
-    for caches, and for files that are written often. With `keeps_mode`, a file that exists keeps its permissions.
+    for caches, and for files that are written often. With `keeps_mode`, a file that exists keeps its permissions. With
+    `keeps_owner`, root leaves it to its owner, and a new one to that of the directory.
     """
     # Hidden, for readers of whole directories; with the process id, because two processes may replace the same file.
     temporary = path.with_name(path.name + suffix if suffix else f".{path.name}.{os.getpid()}.tmp")
@@ -30,6 +32,8 @@ def replace_file(
         try:
             if keeps_mode and (old := _permissions(path)) is not None:
                 os.fchmod(descriptor, old)
+            if keeps_owner:
+                _give_to_owner_of(path if path.exists() else path.parent, descriptor)
             written = 0
             while written < len(data):
                 written += os.write(descriptor, data[written:])
@@ -82,6 +86,20 @@ def remove_socket(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def create_directory(path: Path, mode: int = 0o750) -> None:
-    """Create a directory and its parents, if they do not exist; `replace_file` makes the names in it durable."""
-    path.mkdir(mode, parents=True, exist_ok=True)
+def create_directory(path: Path, mode: int = 0o750, *, keeps_owner: bool = False) -> None:
+    """Create a directory and its parents, if they do not exist; `replace_file` makes the names in it durable.
+
+    With `keeps_owner`, root leaves each of them to the owner of the directory that contains it.
+    """
+    if not keeps_owner:
+        path.mkdir(mode, parents=True, exist_ok=True)
+    elif not path.is_dir():
+        create_directory(path.parent, mode, keeps_owner=True)
+        path.mkdir(mode, exist_ok=True)
+        _give_to_owner_of(path.parent, path)
+
+
+def _give_to_owner_of(path: Path, target: Path | int) -> None:
+    if os.geteuid() == 0:
+        owner = path.stat()
+        os.chown(target, owner.st_uid, owner.st_gid)

@@ -111,7 +111,7 @@ def test_acl_is_deleted_by_resource_or_whole(table):
     assert refused(table.delete_acl, "User:bob", None, None) == (16, "The acl is not exist.")
     assert refused(table.delete_acl, "User:eve", None, None) == (16, "The subject is not exist.")
     table.put_acl("User:bob", acl(ENTRY, {**ENTRY, "resource": "Topic:U"}))
-    table.delete_acl("User:bob", None, "Topic:T")
+    table.delete_acl("User:bob", None, "topic:T")  # the type is read without regard to case, as in Java
     assert [str(entry.resource) for entry in table.find_acl("User:bob").custom] == ["Topic:U"]
     table.delete_acl("User:bob", "Custom", "Topic:U")
     assert table.find_acl("User:bob") is None

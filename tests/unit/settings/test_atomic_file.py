@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.settings.atomic_file import replace_file
+from orbitlog.settings.atomic_file import create_directory, replace_file
 
 
 @pytest.mark.parametrize("is_durable", [True, False])
@@ -38,3 +38,21 @@ def test_left_over_of_a_killed_process_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "table.json.new").write_bytes(b"half")
     replace_file(tmp_path / "table.json", b"whole", suffix=".new")
     assert [entry.name for entry in tmp_path.iterdir()] == ["table.json"]
+
+
+def test_root_leaves_files_and_directories_to_the_owner_of_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[object, tuple[int, ...]]] = []
+    owner = tmp_path.stat().st_uid, tmp_path.stat().st_gid
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda target, *ids: given.append((target, ids)))
+    create_directory(tmp_path / "store" / "config", keeps_owner=True)
+    assert given == [(tmp_path / "store", owner), (tmp_path / "store" / "config", owner)]
+    given.clear()
+    for _ in range(2):
+        replace_file(tmp_path / "access.json", b"{}", keeps_owner=True)
+    assert [ids for _, ids in given] == [owner, owner]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    replace_file(tmp_path / "access.json", b"{}", keeps_owner=True)
+    assert len(given) == 2

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from orbitlog.access.access_file import load_access_file
-from orbitlog.access.user_records import ALLOW, CUSTOM, DENY_WORD, SUBJECT_PREFIX, entry_to_json
+from orbitlog.access.user_records import ALLOW, CUSTOM, DEFAULT, DENY_WORD, SUBJECT_PREFIX, entry_to_json
+from orbitlog.access.user_table import UserTable
 from orbitlog.cli.access.user_file_option import change_file, show_change, user_file, user_file_options
+from orbitlog.cli.main import Problem
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.row_output import show_rows
 from orbitlog.cli.output.stream_table import Column
@@ -76,12 +78,26 @@ _add_command("allow", ALLOW, "Allow ACTIONS, such as Pub,Sub, on RESOURCE, such 
 _add_command("deny", DENY_WORD, "Deny ACTIONS, such as All, on RESOURCE.")
 
 
-@command.command("remove", help="Remove the entry of RESOURCE, or without it all policies of a user.")
+@command.command("remove", help="Remove the entries of RESOURCE, or without it all policies of a user.")
 @click.argument("name")
 @click.argument("resource", required=False)
 @user_file_options
 @output_options
 def remove(*, name: str, resource: str | None, file: Path | None, store: Path | None, output: Output) -> None:
-    change_file(user_file(file, store), lambda table: table.delete_acl(SUBJECT_PREFIX + name, CUSTOM, resource))
+    change_file(user_file(file, store), lambda table: _remove(table, name, resource))
     sentence = f"policies of user {name} are removed" if resource is None else f"{resource}: entry of {name} removed"
     show_change(output, sentence, username=name, resource=resource)
+
+
+def _remove(table: UserTable, name: str, resource: str | None) -> None:
+    """Remove the entries of a resource, or all; raise `Problem` without any."""
+    subject = SUBJECT_PREFIX + name
+    before = table.find_acl(subject)
+    if resource is None:
+        table.delete_acl(subject, None, None)
+        return
+    for policy_type in (CUSTOM, DEFAULT):
+        if table.find_acl(subject) is not None:
+            table.delete_acl(subject, policy_type, resource)
+    if table.find_acl(subject) == before:
+        raise Problem(f"user {name} has no policy entry of {resource}; `orbitlog access policy list {name}` lists them")

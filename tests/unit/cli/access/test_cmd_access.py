@@ -175,3 +175,49 @@ def test_accounts_are_imported_with_notes_on_what_changes(run: Any, file: Path, 
         assert run("access", "check", "account-1", *words, "--file", file).exit_code == code
     assert run("access", "check", "account-1", "Topic:Orders", "Sub", "--home", tmp_path).exit_code == 1
     assert [row["result"] for row in run("access", "import", tmp_path, "--file", file, "--json").rows] == ["exists"] * 2
+
+
+def test_account_that_a_user_file_cannot_hold_is_not_imported(run: Any, file: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "conf" / "plain_acl.yml"
+    plain.parent.mkdir()
+    plain.write_text(ACCOUNTS.replace("account-1", '"team:account"'))
+    ran = run("access", "import", tmp_path, "--file", file)
+    assert ran.exit_code == 1 and "account team:account cannot be a user" in ran.sentences[0]
+    assert not file.exists()
+
+
+def test_star_of_a_plain_permission_is_not_imported_as_every_name(run: Any, file: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "conf" / "plain_acl.yml"
+    plain.parent.mkdir()
+    plain.write_text(ACCOUNTS.replace("Orders=PUB", "'*=PUB|SUB', 'Ord*=PUB', Mine=PUB"))
+    words = ("access", "check", "account-1", "Topic:Orders", "Pub")
+    assert run(*words, "--home", tmp_path).exit_code == 1
+    (_, imported) = run("access", "import", tmp_path, "--file", file, "--json").rows
+    assert "the permission for * is not imported" in imported["note"]
+    assert run(*words, "--file", file).exit_code == 1
+    assert run("access", "check", "account-1", "Topic:Mine", "Pub", "--file", file).exit_code == 0
+
+
+def test_administrator_with_permissions_is_imported_with_a_note(run: Any, file: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "conf" / "plain_acl.yml"
+    plain.parent.mkdir()
+    plain.write_text(ACCOUNTS.replace("  secretKey: secret-2\n", "  secretKey: secret-2\n  admin: true\n"))
+    (_, imported) = run("access", "import", tmp_path, "--file", file, "--json").rows
+    assert "no longer manages accounts" in imported["note"]
+
+
+def test_policy_entry_is_removed_by_any_spelling_of_its_resource_or_not_at_all(run: Any, bob: Path) -> None:
+    assert run("access", "policy", "deny", "bob", "topic:Orders", "Pub", "--file", bob).exit_code == 0
+    absent = run("access", "policy", "remove", "bob", "Topic:Other", "--file", bob)
+    assert absent.exit_code == 1 and "no policy entry of Topic:Other" in absent.sentences[0]
+    assert len(run("access", "policy", "list", "bob", "--file", bob, "--json").rows) == 1
+    assert run("access", "policy", "remove", "bob", "TOPIC:Orders", "--file", bob).exit_code == 0
+    assert run("access", "policy", "list", "bob", "--file", bob, "--json").rows == []
+
+
+def test_imported_default_entry_is_removed_by_its_resource(run: Any, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+    assert run("access", "import", tmp_path, "--file", file).exit_code == 0
+    assert run("access", "policy", "remove", "account-1", "Topic:*", "--file", file).exit_code == 0
+    assert run("access", "check", "account-1", "Topic:Other", "Sub", "--file", file).exit_code == 1
