@@ -64,7 +64,7 @@ class AccessControl:
         self.options = options
         self.plain = _NO_PLAIN_ACCOUNTS
         self._users = UserTable()
-        self._marks: tuple[FileMark, ...] = ()
+        self._marks: tuple[FileMark, ...] | None = ()  # None if the files could not be searched
         self._problem = ""  # why the files were not reloaded: a change would overwrite what an operator wrote there
         self._counter = 0
         self.inner_credentials = options.inner_credentials
@@ -108,15 +108,17 @@ class AccessControl:
 
     def reload(self) -> bool:
         """Read the files if one has changed; return whether the policy was replaced."""
-        marks = self._current_marks()
-        if marks == self._marks:
-            return False
+        marks = None
         try:
+            marks = self._current_marks()
+            if marks == self._marks:
+                return False
             self._load()
         except (BadAccounts, BadAccessFile) as error:
-            self._marks = marks  # reported once: the next change of a file is the next attempt
-            self._problem = str(error)
-            log.error("could not reload access control, the accounts in force stay: %s", error)
+            self._marks = marks  # the next change of a file is the next attempt
+            if self._problem != str(error):  # reported once
+                self._problem = str(error)
+                log.error("could not reload access control, the accounts in force stay: %s", error)
             return False
         self._problem = ""
         self._put_in_force()
@@ -212,6 +214,8 @@ class AccessControl:
         plain = self.plain
         if options.checks_plain_accounts and options.home is not None:
             plain = load_plain_accounts(options.home)
+            if self.plain.files and not plain.files:
+                raise BadAccessFile(f"the account files in {options.home / 'conf'} were deleted")
         users = load_access_file(options.user_file) if options.checks_users else self._users
         if self._users.users and not options.user_file.exists():
             raise BadAccessFile(f"{options.user_file} was deleted")

@@ -7,7 +7,8 @@ file reads all of them: the accounts in force are always those of one state of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,11 +37,29 @@ class PlainAccounts(NamedTuple):
 
 
 def account_files(home: Path) -> list[Path]:
-    """Return the files with accounts that exist, those of the directory first."""
+    """Return the files with accounts that exist, those of the directory first.
+
+    Raise `BadAccessFile` for a directory that cannot be searched: its accounts would be missing.
+    """
     directory = home / DIRECTORY
-    paths = sorted(path for path in directory.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
-    default = home / DEFAULT_FILE
-    return [*(path for path in paths if path.name != _TOOLS_FILE), *([default] if default.is_file() else [])]
+    try:
+        paths = sorted(path for path in _files_below(directory) if path.suffix in (".yml", ".yaml") and path.is_file())
+        default = home / DEFAULT_FILE
+        return [*(path for path in paths if path.name != _TOOLS_FILE), *([default] if default.is_file() else [])]
+    except OSError as error:
+        raise BadAccessFile(f"could not search {error.filename}: {error.strerror}") from None
+
+
+def _files_below(directory: Path) -> Iterator[Path]:
+    for parent, directories, names in os.walk(directory, onerror=_raise_unless_absent):
+        # Kubernetes mounts files as links into a directory `..data`: they would be found twice.
+        directories[:] = [name for name in directories if not name.startswith("..")]
+        yield from (Path(parent, name) for name in names)
+
+
+def _raise_unless_absent(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def marks_of(paths: list[Path]) -> tuple[FileMark, ...]:
@@ -88,7 +107,7 @@ def save_plain_file(path: Path, content: PlainFile) -> None:
     parse_plain_file(data, str(path))
     target = path.resolve()
     create_directory(target.parent)
-    replace_file(target, data, mode=FILE_MODE)
+    replace_file(target, data, mode=FILE_MODE, keeps_owner=True)
 
 
 def _read(path: Path) -> bytes:

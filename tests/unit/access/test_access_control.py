@@ -76,6 +76,45 @@ def test_invalid_file_keeps_the_accounts_in_force_and_is_reported_once(tmp_path,
     assert "plain_acl.yml" in caplog.text
 
 
+def test_deleted_account_files_keep_the_accounts_in_force(tmp_path, plain, caplog):
+    path = tmp_path / "conf" / "plain_acl.yml"
+    path.unlink()  # as an editor may do for a moment
+
+    assert not plain.reload()
+    assert is_admitted(plain, "account1", "secret-account1")
+    assert "were deleted" in caplog.text
+    write(path, f"accounts: [{account('account2', admin='true')}]")
+    assert plain.reload()
+    assert not is_admitted(plain, "account1", "secret-account1")
+
+
+def test_directory_that_cannot_be_searched_keeps_the_accounts_and_is_reported_once(
+    tmp_path, plain, caplog, monkeypatch
+):
+    write(tmp_path / "conf" / "acl" / "team" / "a.yml", f"accounts: [{account('account2', admin='true')}]")
+    closed = OSError(13, "Permission denied", "conf/acl/team")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "walk", lambda _, onerror: onerror(closed))
+        assert not plain.reload()
+        assert not plain.reload()
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "could not search conf/acl/team: Permission denied"
+    ]
+    assert is_admitted(plain, "account1", "secret-account1")
+    assert plain.reload()
+    assert is_admitted(plain, "account2", "secret-account2")
+
+
+def test_files_that_kubernetes_mounts_as_links_are_found_once(tmp_path, plain):
+    directory = tmp_path / "conf" / "acl"
+    write(directory / "..2026_01_01" / "a.yml", f"accounts: [{account('account2', admin='true')}]")
+    (directory / "..data").symlink_to("..2026_01_01")
+    (directory / "a.yml").symlink_to("..data/a.yml")
+
+    assert plain.reload()
+    assert is_admitted(plain, "account2", "secret-account2")
+
+
 def test_account_in_two_files_is_refused_with_both_names(tmp_path):
     for name in ("a.yml", "b.yml"):
         write(tmp_path / "conf" / "acl" / name, f"accounts: [{account('account1')}]")
