@@ -10,9 +10,10 @@ import orjson
 import pytest
 
 from orbitlog.errors import RequestRefused
+from orbitlog.remoting import request_dispatch
 from orbitlog.remoting.connection import Connection
 from orbitlog.remoting.guarded_limits import guarded_limits
-from orbitlog.remoting.request_dispatch import LongRequests
+from orbitlog.remoting.request_dispatch import DELAYED_SECONDS, LongRequests
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.settings.limits import Limits
 from orbitlog.testing.running_broker import RunningBroker
@@ -39,7 +40,8 @@ class Desk:
 
     def __init__(self, **limits: int) -> None:
         self.limits = Limits(limits)
-        self.long = LongRequests(self.limits)
+        self.now_s = 0.0
+        self.long = LongRequests(self.limits, lambda: self.now_s)
         self.started: list[Command] = []
         self._finished: dict[int, asyncio.Event] = {}
         self._handler = self.long.table({LONG: self._handle})[LONG]
@@ -78,6 +80,7 @@ def test_addresses_take_turns_and_no_more_than_the_maximum_is_handled() -> None:
         tasks += [desk.ask(honest, number) for number in (101, 102)]
         await settled()
         assert desk.opaques == [1, 2, 101]
+        desk.now_s += DELAYED_SECONDS
         await desk.finish(1)
         assert desk.opaques == [1, 2, 101, 3]
         await desk.finish(2)
@@ -89,6 +92,20 @@ def test_addresses_take_turns_and_no_more_than_the_maximum_is_handled() -> None:
         assert desk.limits.reached["longRequestsPerAddressMax"] == 8
         assert desk.limits.reached["longRequestsMax"] == 1
         assert desk.long._counts == {} and desk.long._waiting == {}
+
+    asyncio.run(run())
+
+
+def test_tool_that_asks_in_parallel_and_waits_for_milliseconds_raises_no_alarm() -> None:
+    async def run() -> None:
+        desk = Desk(longRequestsMax=3, longRequestsPerAddressMax=2)
+        tasks = [desk.ask(Peer("10.0.0.1"), number) for number in range(1, 17)]
+        await settled()
+        for opaque in range(1, 17):
+            desk.now_s += DELAYED_SECONDS / 20
+            await desk.finish(opaque)
+        await asyncio.gather(*tasks)
+        assert not any(desk.limits.reached.values())
 
     asyncio.run(run())
 
@@ -132,7 +149,10 @@ def test_cancelled_request_gives_its_turn_back() -> None:
     asyncio.run(run())
 
 
-def test_long_lists_of_a_broker_wait_for_each_other(start_target: Callable[..., RunningBroker]) -> None:
+def test_long_lists_of_a_broker_wait_for_each_other(
+    start_target: Callable[..., RunningBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_dispatch, "DELAYED_SECONDS", 0.0)  # every wait counts
     target = start_target(longRequestsMax="1")
     body = orjson.dumps({"topicConfigList": [{"topicName": f"T{number}"} for number in range(400)]})
     with RawPeer(target.broker_address) as peer:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from orbitlog.errors import RequestRefused
 from orbitlog.remoting.connection import Answer, Connection, Handler
@@ -35,6 +36,8 @@ LONG_CODES = frozenset(
     )
 )
 _Waiting = tuple[Connection, asyncio.Future[None]]
+DELAYED_SECONDS = 1.0
+"""A wait from which on a limit counts as reached: a tool that asks for many topics at once waits for milliseconds."""
 
 
 class Dispatch:
@@ -107,8 +110,9 @@ class LongRequests:
     alternate with those of other requests (`loop_slices`): without a limit thousands of them would be half done.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, now_s: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
+        self._now_s = now_s
         self._count = 0
         self._counts: Counter[str] = Counter()  # by client address
         self._waiting: dict[str, deque[_Waiting]] = {}  # by client address, in the order of turns
@@ -145,8 +149,8 @@ class LongRequests:
 
     async def _wait(self, connection: Connection, address: str) -> None:
         """Return when the request is admitted; raise an error if its connection has closed."""
-        is_all = self._count >= self._limits[LONG_REQUESTS]
-        self._limits.reach(LONG_REQUESTS if is_all else LONG_REQUESTS_PER_ADDRESS)
+        limit = LONG_REQUESTS if self._count >= self._limits[LONG_REQUESTS] else LONG_REQUESTS_PER_ADDRESS
+        began_s = self._now_s()
         if connection not in self._watched:
             self._watched.add(connection)
             connection.on_close(self._connection_closed)
@@ -158,6 +162,9 @@ class LongRequests:
             if admitted.done() and not admitted.cancelled() and admitted.exception() is None:
                 self._release(address)
             raise
+        finally:
+            if self._now_s() - began_s >= DELAYED_SECONDS:
+                self._limits.reach(limit)
 
     def _connection_closed(self, connection: Connection) -> None:
         """Drop its waiting requests: no response can be sent, and the memory budget has forgotten the connection."""
