@@ -8,6 +8,7 @@ can read is refused.
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from orbitlog.access.access_model import BadPolicy
 from orbitlog.access.user_records import Acl, parse_policies, parse_subject, parse_user
 from orbitlog.access.user_table import UserTable
 from orbitlog.errors import OrbitlogError
-from orbitlog.settings.atomic_file import create_directory, replace_file
+from orbitlog.settings.atomic_file import create_directory, open_for_reading, replace_file
 
 ACCESS_FILE = "access.json"
 FILE_BYTES_MAX = 64 * 1024 * 1024
@@ -45,12 +46,13 @@ def load_access_file(path: Path) -> UserTable:
 def read_private_file(path: Path, bytes_max: int) -> bytes:
     """Return the bytes of a file with secrets; raise `BadAccessFile` if other users can read it or it is too large."""
     try:
-        status = path.stat()
-        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise BadAccessFile(f"{path} contains secrets and other users can read it; run chmod 600 {path}")
-        if status.st_size > bytes_max:
-            raise BadAccessFile(f"{path} has {status.st_size} bytes, more than the maximum of {bytes_max}")
-        return path.read_bytes()
+        with open_for_reading(path) as file:
+            status = os.fstat(file.fileno())  # of the open file, so that it cannot be replaced after the checks
+            if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise BadAccessFile(f"{path} contains secrets and other users can read it; run chmod 600 {path}")
+            if status.st_size > bytes_max:
+                raise BadAccessFile(f"{path} has {status.st_size} bytes, more than the maximum of {bytes_max}")
+            return file.read(bytes_max)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 
 def replace_file(
@@ -62,6 +64,15 @@ def open_for_append(path: Path, mode: int = 0o640) -> int:
     return descriptor
 
 
+def open_for_reading(path: Path) -> BinaryIO:
+    """Return a file to read; raise `OSError` for a pipe or a device in its place, and never wait for one."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
+
+
 def _permissions(path: Path) -> int | None:
     """Return the permissions of an existing file, without write access for every user; None if there is no file."""
     try:
@@ -96,10 +107,15 @@ def create_directory(path: Path, mode: int = 0o750, *, keeps_owner: bool = False
     elif not path.is_dir():
         create_directory(path.parent, mode, keeps_owner=True)
         path.mkdir(mode, exist_ok=True)
-        _give_to_owner_of(path.parent, path)
+        # By descriptor: the owner of the parent could replace the name by a link to a directory of root.
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _give_to_owner_of(path.parent, descriptor)
+        finally:
+            os.close(descriptor)
 
 
-def _give_to_owner_of(path: Path, target: Path | int) -> None:
+def _give_to_owner_of(path: Path, descriptor: int) -> None:
     if os.geteuid() == 0:
         owner = path.stat()
-        os.chown(target, owner.st_uid, owner.st_gid)
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)

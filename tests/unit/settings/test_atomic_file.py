@@ -43,10 +43,14 @@ def test_left_over_of_a_killed_process_is_overwritten(tmp_path: Path) -> None:
 def test_root_leaves_files_and_directories_to_the_owner_of_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[tuple[object, tuple[int, ...]]] = []
+    given: list[tuple[Path, tuple[int, ...]]] = []
+
+    def give(descriptor: int, *ids: int) -> None:
+        given.append((Path(f"/proc/self/fd/{descriptor}").readlink(), ids))
+
     owner = tmp_path.stat().st_uid, tmp_path.stat().st_gid
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "chown", lambda target, *ids: given.append((target, ids)))
+    monkeypatch.setattr(os, "fchown", give)
     create_directory(tmp_path / "store" / "config", keeps_owner=True)
     assert given == [(tmp_path / "store", owner), (tmp_path / "store" / "config", owner)]
     given.clear()
@@ -56,3 +60,23 @@ def test_root_leaves_files_and_directories_to_the_owner_of_their_place(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     replace_file(tmp_path / "access.json", b"{}", keeps_owner=True)
     assert len(given) == 2
+
+
+def test_directory_that_its_owner_replaces_by_a_link_is_not_given_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "etc").mkdir()
+    given: list[int] = []
+    make = Path.mkdir
+
+    def make_link(path: Path, *words: object, **more: object) -> None:
+        make(path, *words, **more)  # type: ignore[arg-type]
+        path.rmdir()
+        path.symlink_to(tmp_path / "etc")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", lambda descriptor, *_: given.append(descriptor))
+    monkeypatch.setattr(Path, "mkdir", make_link)
+    with pytest.raises(OSError, match="config"):
+        create_directory(tmp_path / "config", keeps_owner=True)
+    assert given == []

@@ -57,8 +57,8 @@ def _user_of(account: Account) -> tuple[User, Acl | None]:
     """Return an account as a user with its policies; raise `Problem` if the file could not be read with it."""
     subject = SUBJECT_PREFIX + account.name
     user = User(account.name, account.secret, SUPER if account.is_super else NORMAL)
-    acl = Acl(subject, tuple(filter(_has_counterpart, account.custom)), account.default)
     try:
+        acl = Acl(subject, tuple(filter(_has_counterpart, account.custom)), account.default)
         parse_user(user.to_file())
         parse_policies(acl.to_json())
     except BadPolicy as error:

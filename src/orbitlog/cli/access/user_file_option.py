@@ -38,7 +38,11 @@ def user_file(file: Path | None, store: Path | None) -> Path:
     assert store is not None
     if not store.is_dir():
         raise WrongUse(f"{store} is not a directory; start the broker once, or give --file")
-    return store / tree.CONFIG / ACCESS_FILE
+    path = store / tree.CONFIG / ACCESS_FILE
+    for link in (path.parent, path):  # a store may come from a stranger: its links could lead to any file of the user
+        if link.is_symlink():
+            raise WrongUse(f"{link} is a link, which is not followed; name its target with --file")
+    return path
 
 
 def change_file(path: Path, change: Callable[[UserTable], T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,31 @@ def test_imported_default_entry_is_removed_by_its_resource(run: Any, file: Path,
     assert run("access", "import", tmp_path, "--file", file).exit_code == 0
     assert run("access", "policy", "remove", "account-1", "Topic:*", "--file", file).exit_code == 0
     assert run("access", "check", "account-1", "Topic:Other", "Sub", "--file", file).exit_code == 1
+
+
+def test_links_of_a_store_are_not_followed_to_its_users(run: Any, tmp_path: Path) -> None:
+    outside, store = tmp_path / "outside", tmp_path / "store"
+    outside.mkdir()
+    store.mkdir()
+    words = ("access", "user", "add", "bob", "--password-stdin", "--store", store)
+    (store / "config").symlink_to(outside)
+    assert "is a link" in run(*words, input="hidden-1\n").sentences[0]
+    (store / "config").unlink()
+    (store / "config").mkdir()
+    (store / "config" / "access.json").symlink_to(outside / "access.json")
+    assert "is a link" in run(*words, input="hidden-1\n").sentences[0]
+    assert list(outside.iterdir()) == []
+
+
+def test_pipe_in_the_place_of_the_users_is_refused_and_not_waited_for(run: Any, file: Path) -> None:
+    os.mkfifo(file, 0o600)
+    ran = run("access", "user", "list", "--file", file)
+    assert ran.exit_code == 1 and "not a regular file" in ran.sentences[0]
+
+
+def test_account_whose_group_has_no_name_is_not_imported(run: Any, file: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "conf" / "plain_acl.yml"
+    plain.parent.mkdir()
+    plain.write_text(ACCOUNTS.replace("Orders=PUB", "'%RETRY%=SUB'"))
+    ran = run("access", "import", tmp_path, "--file", file)
+    assert ran.exit_code == 1 and "account account-1 cannot be a user" in ran.sentences[0]
