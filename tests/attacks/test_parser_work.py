@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from orbitlog.access.access_file import decode_access_file
+from orbitlog.access.plain_accounts import parse_plain_file
 from orbitlog.errors import OrbitlogError
 from orbitlog.filters.sql_filter import SqlFilter
 from orbitlog.formats.records.properties import decode_properties
@@ -31,6 +33,25 @@ PIECES: dict[str, tuple[bytes, ...]] = {
     "JSON": (b"{", b"}", b"[", b"]", b":", b",", b'"', b"a", b"1", b"\\", b'{"$ref":"$.a"}', b"'", b"/*", b"-", b"e"),
     "SQL": (b"a", b" ", b"=", b"1", b"(", b")", b"AND ", b"OR ", b"NOT ", b"'", b"-", b".", b"e", b"IN ", b"--", b"/*"),
     "properties": (b"a", b"\x01", b"\x02", b"KEYS", b" ", b"=", b"\\", b"\n", b"1"),
+    "YAML": (
+        b"a",
+        b"1",
+        b"- ",
+        b"a: ",
+        b"? ",
+        b"[",
+        b"]",
+        b"{",
+        b"}",
+        b",",
+        b'"',
+        b"'",
+        b"\n",
+        b"\n  ",
+        b"&a ",
+        b"*a ",
+        b"| ",
+    ),
 }
 
 
@@ -53,6 +74,8 @@ PARSERS: dict[str, tuple[str, Callable[[bytes], object]]] = {
     "settings": ("properties", lambda data: parse_properties(data.decode("latin-1"))),
     "POP receipt": ("properties", lambda data: parse_receipt(data.decode("latin-1"))),
     "batch acknowledgement": ("JSON", lambda data: acknowledged_offsets(0, data)),
+    "accounts of 1.0": ("YAML", lambda data: parse_plain_file(data, "plain_acl.yml")),
+    "users and policies": ("JSON", lambda data: decode_access_file(data, "access.json")),
 }
 
 

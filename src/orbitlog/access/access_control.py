@@ -1,7 +1,7 @@
 """Access control of one server: loads accounts and users, keeps the request guard current, and saves changes.
 
-Files are compared every few seconds; a changed set is read as a whole and replaces the policy. A set that is invalid
-keeps the policy in force and is reported once.
+Files are compared every few seconds; a changed set is read as a whole, once it has stopped to change, and replaces the
+policy. A set that is invalid keeps the policy in force and is reported once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RELOAD_SECONDS = 5.0
 T = TypeVar("T")
 _NO_PLAIN_ACCOUNTS = PlainAccounts({}, {}, ())
 
@@ -65,6 +64,7 @@ class AccessControl:
         self.plain = _NO_PLAIN_ACCOUNTS
         self._users = UserTable()
         self._marks: tuple[FileMark, ...] | None = ()  # None if the files could not be searched
+        self._seen: tuple[FileMark, ...] | None = None  # by the last check
         self._problem = ""  # why the files were not reloaded: a change would overwrite what an operator wrote there
         self._counter = 0
         self.inner_credentials = options.inner_credentials
@@ -105,6 +105,16 @@ class AccessControl:
         """Close the audit log."""
         if self._audit is not None:
             self._audit.close()
+
+    def check(self) -> bool:
+        """Reload files that have changed, and not since the last call: another process may still write them."""
+        try:
+            marks = self._current_marks()
+        except BadAccessFile:
+            return self.reload()
+        is_settled = marks == self._seen
+        self._seen = marks
+        return is_settled and self.reload()
 
     def reload(self) -> bool:
         """Read the files if one has changed; return whether the policy was replaced."""
@@ -213,6 +223,10 @@ class AccessControl:
         marks = self._current_marks()  # before reading: a change during it is found by the next comparison
         plain = self.plain
         if options.checks_plain_accounts and options.home is not None:
+            for path, _, _, size in marks:
+                # As 4.9.7: editors empty a file before they write it. A list without accounts is `accounts: []`.
+                if not size and (before := plain.files.get(Path(path))) is not None and before.accounts:
+                    raise BadAccessFile(f"{path} is empty")
             plain = load_plain_accounts(options.home)
             if self.plain.files and not plain.files:
                 raise BadAccessFile(f"the account files in {options.home / 'conf'} were deleted")

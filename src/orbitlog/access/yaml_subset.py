@@ -44,11 +44,11 @@ def read_yaml(data: bytes) -> YamlValue:
     if len(data) > TEXT_BYTES_MAX:
         raise BadYaml(f"{len(data)} bytes exceed the maximum of {TEXT_BYTES_MAX}")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    # One event at a time: the limits below must stop a text before all of its events are in memory.
     try:
-        events = iter(list(yaml.parse(data, Loader=loader)))
+        return _Reader(yaml.parse(data, Loader=loader)).document()
     except (yaml.YAMLError, ValueError) as error:
         raise BadYaml(f"not valid YAML: {' '.join(str(error).split())[:255]}") from None
-    return _Reader(events).document()
 
 
 class _Reader:
@@ -113,5 +113,6 @@ class _Reader:
                 break
         if tag == _NULL:
             return None
-        is_decimal = tag == _INTEGER and text.isdigit() and str(int(text)) == text
+        # By its digits: Python refuses to convert thousands of them.
+        is_decimal = tag == _INTEGER and text.isdigit() and (text == "0" or not text.startswith("0"))
         return Scalar(text, tag == _STRING and not _NUMERIC.fullmatch(text), is_decimal, line)

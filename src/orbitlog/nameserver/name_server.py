@@ -206,7 +206,7 @@ class NameServer:
         self._brokers.remove_silent()
         self._reached.check(self._now_ms(), self.limits.reached)
         if self._access is not None:
-            self._access.reload()
+            self._access.check()
         if self._tls is not None:
             self._tls.reload()
         if self._certificate is not None:

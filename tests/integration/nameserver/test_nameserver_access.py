@@ -200,7 +200,7 @@ def test_failed_check_does_not_end_the_checks(tmp_path: Path, monkeypatch: pytes
             reloads += 1
             raise RuntimeError("a reload that fails")
 
-        monkeypatch.setattr(access, "reload", fail)
+        monkeypatch.setattr(access, "check", fail)
         with pytest.raises(RuntimeError):
             await server.start()
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)

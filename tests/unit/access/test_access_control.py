@@ -76,6 +76,36 @@ def test_invalid_file_keeps_the_accounts_in_force_and_is_reported_once(tmp_path,
     assert "plain_acl.yml" in caplog.text
 
 
+def test_file_that_an_editor_emptied_keeps_the_accounts_in_force(tmp_path, plain, caplog):
+    path = tmp_path / "conf" / "plain_acl.yml"
+    write(path, "")
+
+    assert not plain.reload()
+    assert is_admitted(plain, "account1", "secret-account1")
+    assert "plain_acl.yml is empty" in caplog.text
+    write(path, "accounts: []")
+    assert plain.reload()
+    assert not is_admitted(plain, "account1", "secret-account1")
+
+
+def test_half_written_file_is_not_read_before_it_has_settled(tmp_path, plain):
+    path = tmp_path / "conf" / "plain_acl.yml"
+    write(path, "accounts:\n")  # valid, but without the accounts that follow
+    assert not plain.check()
+    assert is_admitted(plain, "account1", "secret-account1")
+    write(path, f"accounts:\n- {account('account1', admin='true')}\n- {account('account2', admin='true')}\n")
+    assert not plain.check()
+    assert plain.check()
+    assert is_admitted(plain, "account2", "secret-account2")
+    assert not plain.check()
+
+
+def test_file_that_was_empty_at_the_start_has_no_accounts(tmp_path):
+    write(tmp_path / "conf" / "plain_acl.yml", "")  # Java creates it so
+    access = AccessControl(options(tmp_path, aclEnable="true", rocketmqHome=str(tmp_path)))
+    assert access.guard.policy.accounts == {}
+
+
 def test_deleted_account_files_keep_the_accounts_in_force(tmp_path, plain, caplog):
     path = tmp_path / "conf" / "plain_acl.yml"
     path.unlink()  # as an editor may do for a moment

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from orbitlog.access.access_decision import decide
 from orbitlog.access.access_model import Action, Need, ResourceKind
 from orbitlog.access.plain_accounts import BadAccounts, account_of, parse_plain_file
+from orbitlog.access.yaml_subset import TEXT_BYTES_MAX
+from tests.support.work_counters import peak_bytes_of, steps_of
 
 FILE = b"""
 globalWhiteRemoteAddresses: [10.10.103.*, 192.168.0.1-9]
@@ -149,7 +151,7 @@ def test_unquoted_secret_that_yaml_reads_as_another_value_is_refused(secret):
         (b"accounts: {a: 1}", "accounts is not a list"),
         (b"a: &x 1", "anchors"),
         (b"a: !!python/object:os.system 1", "tags"),
-        (b"[" * 100, "not valid YAML"),
+        (b"[" * 100, "nested deeper"),
         (b"[" * 20 + b"]" * 20, "nested"),
         (b"a: 1\na: 2", "given twice"),
         (b"--- 1\n--- 2", "more than one"),
@@ -191,3 +193,22 @@ def test_fuzzed_change_of_a_valid_file_is_decoded_or_refused(data):
     else:
         for account in content.accounts:
             assert account.access_key and account.secret_key
+
+
+def test_secret_of_very_many_digits_is_read_as_it_is_written():
+    text = b"accounts: [{accessKey: account1, secretKey: %b}]" % (b"1" * 5_000)
+
+    assert parse_plain_file(text, "f").accounts[0].secret_key == "1" * 5_000
+
+
+@pytest.mark.parametrize("piece", [b"[", b"- ", b"? ", b"{a: ", b"a: b: "])
+def test_nested_text_is_refused_before_it_is_read_to_its_end(piece):
+    text = piece * (TEXT_BYTES_MAX // len(piece))
+
+    def refused():
+        with pytest.raises(BadAccounts):
+            parse_plain_file(text, "f")
+
+    refused()
+    assert peak_bytes_of(refused) < 1024 * 1024
+    assert steps_of(refused) < 10_000

@@ -78,7 +78,7 @@ log = logging.getLogger(__name__)
 
 _HELD_PULLS_MS = 500
 _POP_MS = 100
-_RELOAD_ACCOUNTS_MS = 5_000
+_RELOAD_ACCOUNTS_MS = 2_500  # a change is in force after two comparisons
 _RELOAD_CERTIFICATES_MS = 5_000
 _CLIENT_SCAN_MS = 10_000
 _REGISTER_RETRY_MS = 1_000
@@ -408,7 +408,7 @@ class Broker:
 
     def _reload_accounts(self) -> None:
         if self._access is not None:
-            self._access.reload()
+            self._access.check()
 
     def _reload_certificates(self) -> None:
         if self._listeners.tls is not None:
