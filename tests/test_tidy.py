@@ -114,8 +114,8 @@ def class_of(attributes: int) -> str:
     [
         (tidy.module_length, "formats/long.py", LONG),
         (tidy.module_length, "formats/__init__.py", LONG_INIT),
-        (tidy.function_length, "formats/a.py", function_of(tidy.FUNCTION_LINES_MAX + 1)),
-        (tidy.function_length, "formats/a.py", "class C:\n" + "    async def f(self):\n" + "        pass\n" * 71),
+        (tidy.function_length, "formats/a.py", function_of(tidy.FUNCTION_LINES_MAX - 1)),
+        (tidy.function_length, "formats/a.py", "class C:\n" + "    async def f(self):\n" + "        pass\n" * 70),
         (tidy.class_width, "store/a.py", class_of(tidy.CLASS_ATTRIBUTES_MAX + 1)),
         (tidy.class_width, "store/a.py", class_of(tidy.CLASS_ATTRIBUTES_MAX) + "    declared: int\n"),
         (tidy.head_docstring, "formats/a.py", "import re\n"),
@@ -191,7 +191,7 @@ def test_a_rule_notices(rule: tidy.Rule, path: str, text: str) -> None:
     [
         (tidy.module_length, "formats/a.py", "x = 1\n" * tidy.MODULE_LINES_MAX),
         (tidy.module_length, "formats/__init__.py", "x = 1\n" * tidy.INIT_LINES_MAX),
-        (tidy.function_length, "formats/a.py", function_of(tidy.FUNCTION_LINES_MAX, docstring_lines=30)),
+        (tidy.function_length, "formats/a.py", function_of(tidy.FUNCTION_LINES_MAX - 2, docstring_lines=30)),
         (tidy.class_width, "store/a.py", class_of(tidy.CLASS_ATTRIBUTES_MAX)),
         (tidy.head_docstring, "formats/a.py", HEAD),
         (tidy.banned_calls, "cli/a.py", "print('x')"),
@@ -291,7 +291,7 @@ def test_what_only_looks_like_a_foreign_place_passes(line: str) -> None:
 
 
 @pytest.mark.parametrize(("lines", "docstring_lines"), [(1, 0), (5, 0), (5, 3), (0, 2)])
-def test_a_body_is_counted_without_signature_and_docstring(lines: int, docstring_lines: int) -> None:
+def test_a_function_is_counted_with_its_signature_and_without_its_docstring(lines: int, docstring_lines: int) -> None:
     function = ast.parse(function_of(lines, docstring_lines=docstring_lines)).body[0]
     assert isinstance(function, ast.FunctionDef)
-    assert tidy.body_lines(function) == lines
+    assert tidy.function_lines(function) == lines + 2

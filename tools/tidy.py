@@ -165,17 +165,17 @@ def module_length(module: Module) -> Iterator[str]:
 
 def function_length(module: Module) -> Iterator[str]:
     for node in ast.walk(module.tree):
-        if isinstance(node, FunctionNode) and (lines := body_lines(node)) > FUNCTION_LINES_MAX:
-            yield module.at(node, f"the body of {node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}")
+        if isinstance(node, FunctionNode) and (lines := function_lines(node)) > FUNCTION_LINES_MAX:
+            yield module.at(node, f"{node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}")
 
 
-def body_lines(function: FunctionNode) -> int:
-    """Count the lines of a function below its signature and docstring."""
-    body = function.body
-    first = body[1:] if ast.get_docstring(function, clean=False) is not None else body
-    if not first:
-        return 0
-    return (function.end_lineno or 0) - first[0].lineno + 1
+def function_lines(function: FunctionNode) -> int:
+    """Count the lines of a function or method: its signature and body, without decorators and docstring."""
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    if ast.get_docstring(function, clean=False) is None:
+        return lines
+    docstring = function.body[0]
+    return lines - ((docstring.end_lineno or 0) - docstring.lineno + 1)
 
 
 def class_width(module: Module) -> Iterator[str]:

@@ -155,6 +155,17 @@ class Broker:
         self._slave = self._make_slave(group) if settings.is_slave else None
         handlers = HandlerSet(self._sends, transactions, self._pulls, self._clients, self._pops)
         table = {**handlers.table(state, writer, self._flushes), **admin_table(state, self._admin_needs())}
+        table = self._restricted(table, group)
+        router = RequestRouter(state.topics, self._scheduler, handlers, table, self._publish_topics)
+        self._listeners = self._make_listeners(router.serve, meters, tls)
+        self._loops = BackgroundLoops(state.conditions)
+
+    def _restricted(self, table: dict[int, Handler], group: BrokerGroup | None) -> dict[int, Handler]:
+        """Return the handlers as the role and the exposure of this broker restrict them.
+
+        Requests about a replica group are added first, so that an exposed broker refuses those that administer as well.
+        """
+        settings = self.state.settings
         if group is not None:
             table = group.extended(table, is_master=self._slave is None)
         if self._slave is not None:
@@ -163,10 +174,7 @@ class Broker:
             table = slave_table(table)
         if settings.is_exposed and self._access is None and settings[keys.ALLOW_ANONYMOUS] is not AnonymousAccess.ALL:
             table = without_administration(table, "broker", settings[keys.BIND_ADDRESS])
-        table = LongRequests(state.limits).table(table)
-        router = RequestRouter(state.topics, self._scheduler, handlers, table, self._publish_topics)
-        self._listeners = self._make_listeners(router.serve, meters, tls)
-        self._loops = BackgroundLoops(state.conditions)
+        return LongRequests(self.state.limits).table(table)
 
     def _make_listeners(self, handler: Handler, meters: BrokerMeters | None, tls: ServerTls | None) -> Listeners:
         """Return the listeners; they pass admitted requests only if access control is on, and measure with metrics."""
