@@ -42,7 +42,7 @@ LIBRARY_ROOMS = ("client", "filters", "formats", "kernels", "settings", "store",
 # Rooms whose code runs only when it is called: threads, waiting and the clock are the caller's.
 STEPPED_ROOMS = ("store",)
 MAY_PRINT = ("cli",)
-PURE_THIRD_PARTY = frozenset(("lz4", "orjson", "zstandard"))
+PURE_THIRD_PARTY = frozenset(("backports", "compression", "lz4", "orjson"))
 IMPURE_IMPORTS = frozenset(
     ("asyncio", "io", "mmap", "multiprocessing", "os", "random", "secrets", "select", "selectors", "shutil", "socket")
 ) | frozenset(("subprocess", "tempfile", "threading", "time"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +13,7 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.display_text import byte_rate, fit
 
 # Fields of the rows: names for --json and format strings.
 REBUILD_FIELDS = (
@@ -24,6 +26,9 @@ FINDING_FIELDS = (
 )
 _SPLIT_BYTES_MIN = 64 * 1024
 _SPLIT_BYTES_DEFAULT = 128 * 1024 * 1024
+_PROGRESS_INTERVAL_S = 0.1
+_BAR_COLUMNS = 40
+_CLEAR_TO_END = "\x1b[K"
 
 SERVER, SOCKET_PREFIX = "server", "unix:"
 master_option = click.option(
@@ -70,41 +75,43 @@ def spark_session(master: str, command: str, *, only_tasks: bool = False) -> Ite
 
 
 class JobProgress:
-    """A progress bar on stderr for each phase of a job, with MB/s, messages/s and remaining time; needs a terminal."""
+    """A line on stderr for the current phase of a job: bar, MB/s, messages/s and remaining time; needs a terminal."""
 
     def __init__(self) -> None:
-        self._bar: Any = None
-        self._phase, self._task = "", None
-        self._started_s = time.monotonic()
+        self._phase = ""
+        self._started_s = self._next_s = 0.0
+        self._is_shown = False
 
     def __enter__(self) -> Callable[[str, int, int, int], None] | None:
-        if not sys.stderr.isatty():
-            return None
-        # Imported late: rich is slow to load, and not needed without a terminal.
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%  {task.fields[speed]}"),
-            TimeRemainingColumn(compact=True),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._bar.start()
-        return self._show
+        return self._show if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else None
 
     def _show(self, phase: str, done_bytes: int, total_bytes: int, messages: int) -> None:
+        now_s = time.monotonic()
         if phase != self._phase:
-            self._phase, self._started_s = phase, time.monotonic()
-            self._task = self._bar.add_task(phase, total=total_bytes, speed="")
-        seconds = max(time.monotonic() - self._started_s, 0.001)
-        speed = f"{byte_count(int(done_bytes / seconds))}/s"
-        if messages:
-            speed += f"  {int(messages / seconds):,} messages/s"
-        self._bar.update(self._task, completed=min(done_bytes, total_bytes), speed=speed)
+            self._phase, self._started_s, self._next_s = phase, now_s, now_s
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + _PROGRESS_INTERVAL_S
+        line = progress_line(phase, done_bytes, total_bytes, messages, now_s - self._started_s)
+        # The last column stays empty: a full line would wrap, and the next one would not overwrite it.
+        width = shutil.get_terminal_size().columns - 1
+        click.echo(f"\r{fit(line, width).rstrip()}{_CLEAR_TO_END}", nl=False, err=True)
+        self._is_shown = True
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._is_shown:
+            click.echo(f"\r{_CLEAR_TO_END}", nl=False, err=True)
+
+
+def progress_line(phase: str, done_bytes: int, total_bytes: int, messages: int, seconds: float) -> str:
+    """Return `phase [####----] 50%  1.0 MiB/s  1,000 messages/s  0:07`, the time that remains at the end."""
+    share = min(done_bytes / total_bytes, 1.0) if total_bytes else 1.0
+    filled = int(share * _BAR_COLUMNS)
+    bar = f"[{'#' * filled}{'-' * (_BAR_COLUMNS - filled)}]"
+    parts = [f"{phase} {bar} {int(share * 100)}%", byte_rate(done_bytes, seconds)]
+    if messages:
+        parts.append(f"{int(messages / max(seconds, 0.001)):,} messages/s")
+    if done_bytes:
+        left_s = round(max(total_bytes - done_bytes, 0) * seconds / done_bytes)
+        parts.append(f"{left_s // 60}:{left_s % 60:02}")
+    return "  ".join(parts)

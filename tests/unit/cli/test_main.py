@@ -18,7 +18,7 @@ from orbitlog.cli.lazy_group import LazyGroup
 from orbitlog.testing.golden import GoldenStore
 
 Copy = Callable[[GoldenStore], GoldenStore]
-HEAVY = ("numpy", "numba", "pyarrow", "rich", "pyspark", "lz4", "zstandard", "orbitlog.formats", "orbitlog.store")
+HEAVY = ("numpy", "numba", "pyarrow", "rich", "pyspark", "lz4", "backports", "orbitlog.formats", "orbitlog.store")
 COMMAND = [sys.executable, "-c", "from orbitlog.cli.main import main; main()"]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HEAVY = (
-    *("numpy", "numba", "llvmlite", "pyarrow", "pyspark", "py4j", "pandas", "rich", "lz4", "zstandard"),
+    *("numpy", "numba", "llvmlite", "pyarrow", "pyspark", "py4j", "pandas", "rich", "lz4", "backports"),
     *("orbitlog.kernels", "orbitlog.store", "orbitlog.broker", "orbitlog.doctor", "orbitlog.pipeline"),
 )
 CLIENT = ("orbitlog.client.rocketmq", "orbitlog.client.consumer.group_consumer", "orbitlog.client.blocking")

@@ -6,7 +6,9 @@ The lz4 and zstd libraries are loaded when the first such body is met.
 
 from __future__ import annotations
 
+import sys
 import zlib
+from types import ModuleType
 
 from orbitlog.errors import BadField, LimitExceeded
 from orbitlog.formats.records import flags
@@ -14,8 +16,7 @@ from orbitlog.formats.records.flags import CompressionType
 
 INFLATED_BYTES_MAX = 256 * 1024 * 1024
 ZLIB_LEVEL_DEFAULT = 5
-# The zstd library bounds no output, so its input is fed in steps: four bytes can make a block of 128 KiB.
-_ZSTD_STEP_BYTES = 1024
+_ZSTD_WINDOW_LOG_MAX = 27  # 128 MiB: a frame that asks for more memory is refused
 
 
 def compress_body(body: bytes, kind: CompressionType, level: int = ZLIB_LEVEL_DEFAULT) -> bytes:
@@ -26,9 +27,7 @@ def compress_body(body: bytes, kind: CompressionType, level: int = ZLIB_LEVEL_DE
 
             return bytes(lz4.frame.compress(body))
         case CompressionType.ZSTD:
-            import zstandard
-
-            return zstandard.ZstdCompressor(level=level).compress(body)
+            return bytes(_zstd().compress(body, level))
         case _:
             return zlib.compress(body, level)
 
@@ -69,23 +68,25 @@ def _inflate_lz4(body: bytes, limit: int) -> bytes:
     return _complete("LZ4", inflated, limit, inflater.eof)
 
 
-def _inflate_zstd(body: bytes, limit: int) -> bytes:
-    import zstandard
+def _zstd() -> ModuleType:
+    """Return the zstd module of the standard library, or its backport for Python before 3.14."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
-    inflater = zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj()
-    pieces: list[bytes] = []
-    inflated_bytes = 0
+
+def _inflate_zstd(body: bytes, limit: int) -> bytes:
+    zstd = _zstd()
+    inflater = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG_MAX})
     try:
-        for start in range(0, len(body), _ZSTD_STEP_BYTES):
-            pieces.append(inflater.decompress(body[start : start + _ZSTD_STEP_BYTES]))
-            inflated_bytes += len(pieces[-1])
-            if inflated_bytes > limit:
-                break
-    except zstandard.ZstdError as error:
+        inflated = inflater.decompress(body, limit + 1)
+    except zstd.ZstdError as error:
         raise BadField(f"is not zstd data ({error})", field="compressed body") from None
     if inflater.unused_data:
         raise BadField("continues after the end of its zstd data", field="compressed body")
-    return _complete("zstd", b"".join(pieces), limit, inflater.eof)
+    return _complete("zstd", inflated, limit, inflater.eof)
 
 
 def _complete(codec: str, inflated: bytes, limit: int, finished: bool) -> bytes:

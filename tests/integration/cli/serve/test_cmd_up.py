@@ -25,7 +25,7 @@ from tests.support.serving_process import PROGRAM, SECONDS_MAX, serving, start
 
 MODULES_MAX = 196
 NOT_TO_SERVE = {
-    *("numpy", "numba", "llvmlite", "pyarrow", "pyspark", "pandas", "rich", "lz4", "zstandard", "cryptography"),
+    *("numpy", "numba", "llvmlite", "pyarrow", "pyspark", "pandas", "rich", "lz4", "backports", "cryptography"),
     *("decimal", "difflib", "email", "http", "multiprocessing", "secrets", "unittest", "xml"),
 }
 

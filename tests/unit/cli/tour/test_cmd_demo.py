@@ -101,6 +101,24 @@ def test_what_does_not_hold_is_reported(tmp_path: Path, capsys: pytest.CaptureFi
     assert "NOT" in (tmp_path / "tour.svg").read_text()
 
 
+def test_picture_has_every_line_within_its_width_and_the_times(tmp_path: Path) -> None:
+    report = TourReport(as_json=False)
+    report.begin("an act")
+    report.show("one", "a <thing>", f"{tmp_path}/store " + "x" * 200)
+    report.leave_out("another", "no reason")
+    draw_report(report, {"store": str(tmp_path / "store")}, tmp_path / "tour.svg")
+    drawn = ElementTree.parse(tmp_path / "tour.svg").getroot()
+    _, _, width, height = map(float, drawn.attrib["viewBox"].split())
+    texts = [element for element in drawn if element.tag.endswith("}text")]
+    assert all(
+        float(text.attrib["x"]) + float(text.attrib.get("textLength", 0)) <= width and float(text.attrib["y"]) < height
+        for text in texts
+    )
+    shown = ["".join(text.itertext()).replace("\xa0", " ") for text in texts]
+    assert {"an act", "a <thing>", "another", "skipped", "took", "0.0 s"} <= set(shown)
+    assert any(text.startswith("DIR/store xxx") and text.endswith("…") for text in shown)
+
+
 def test_a_lost_or_changed_file_is_noticed(tmp_path: Path) -> None:
     for side in ("left", "right"):
         for queue in ("0", "1"):
