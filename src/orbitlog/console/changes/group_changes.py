@@ -11,11 +11,12 @@ from msgspec import Meta
 from orbitlog.client.admin.offset_reset import OffsetReset, QueueReset, Target
 from orbitlog.client.connection.namespaces import group_name
 from orbitlog.console.changes.each_broker import chosen_masters, on_each
-from orbitlog.console.changes.planned_change import ChangeRequest, PlanLine, PreparedChange, ResultLine
+from orbitlog.console.changes.planned_change import ChangeRequest, PlanLine, PreparedChange, ResultLine, changed_fields
 from orbitlog.console.console_call import Call
 from orbitlog.console.sources.cluster_sample import BrokerSample
 from orbitlog.console.views.answers import ConsoleError
 from orbitlog.console.views.group_members import read_members
+from orbitlog.console.views.known_names import require_group, require_topic, unknown_group
 from orbitlog.console.views.message_filter import parse_time
 from orbitlog.formats import names
 from orbitlog.formats.tables.group_config import GroupConfig
@@ -60,7 +61,7 @@ async def prepare_put_group(call: Call) -> PreparedChange:
     for broker in brokers:
         before = (broker.groups.value or {}).get(group)
         after = _wanted(before or GroupConfig(group), request)
-        fields = _differences(before, after, broker.name)
+        fields = changed_fields(broker.name, None if before is None else _fields(before), _fields(after))
         lines += fields
         if fields:
             targets.append((broker.name, (broker, after)))
@@ -99,22 +100,14 @@ def _wanted(config: GroupConfig, request: PutGroupRequest) -> GroupConfig:
     )
 
 
-def _differences(before: GroupConfig | None, after: GroupConfig, broker_name: str) -> list[PlanLine]:
-    def fields(config: GroupConfig) -> dict[str, str]:
-        return {
-            "consume": "on" if config.consume_enabled else "off",
-            "broadcast": "allowed" if config.consume_broadcast_enabled else "off",
-            "orderly": "yes" if config.consume_orderly else "no",
-            "retry queues": str(config.retry_queue_count),
-            "retries at most": str(config.retry_times_max),
-        }
-
-    old = {} if before is None else fields(before)
-    return [
-        PlanLine(what=f"{broker_name} {name}", before=old.get(name), after=value)
-        for name, value in fields(after).items()
-        if old.get(name) != value
-    ]
+def _fields(config: GroupConfig) -> dict[str, str]:
+    return {
+        "consume": "on" if config.consume_enabled else "off",
+        "broadcast": "allowed" if config.consume_broadcast_enabled else "off",
+        "orderly": "yes" if config.consume_orderly else "no",
+        "retry queues": str(config.retry_queue_count),
+        "retries at most": str(config.retry_times_max),
+    }
 
 
 async def prepare_delete_group(call: Call) -> PreparedChange:
@@ -128,7 +121,7 @@ async def prepare_delete_group(call: Call) -> PreparedChange:
         if group in (broker.groups.value or {}) or group in broker.offsets_of_groups
     ]
     if not brokers:
-        raise ConsoleError(404, f"no broker of {source.name} has the group {group[:130]}")
+        raise unknown_group(source, group)
     members = await read_members(source, sample, group)
     forget = call.query.forget_offsets
     lines = [PlanLine(what=f"{broker.name} settings", before="exist", after=None) for broker in brokers]
@@ -166,10 +159,8 @@ async def prepare_delete_group(call: Call) -> PreparedChange:
 async def prepare_move(call: Call) -> PreparedChange:
     group, request, source = call.path["group"], call.query, call.cluster
     sample = await source.fresh_sample()
-    if group not in sample.group_names:
-        raise ConsoleError(404, f"no broker of {source.name} has the group {group[:130]}")
-    if request.topic not in sample.topic_names:
-        raise ConsoleError(404, f"no broker of {source.name} has the topic {request.topic[:130]}")
+    require_group(source, sample, group)
+    require_topic(source, sample, request.topic)
     target = _target(request, source.now_ms)
     reset = OffsetReset(source.admin.link, source.admin.routes)
     queue_id = None if request.queue < 0 else request.queue

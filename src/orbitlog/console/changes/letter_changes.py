@@ -16,6 +16,7 @@ from orbitlog.console.changes.planned_change import ChangeRequest, PlanLine, Pre
 from orbitlog.console.console_call import Call
 from orbitlog.console.sources.server_problems import problem_sentence
 from orbitlog.console.views.answers import ConsoleError
+from orbitlog.console.views.known_names import require_topic
 from orbitlog.console.views.letter_view import LOOKED_AT_MAX, LetterQuery, letter_filter
 from orbitlog.console.work.background_jobs import Job
 from orbitlog.errors import ClientError, OrbitlogError
@@ -78,11 +79,10 @@ async def prepare_replay(call: Call) -> PreparedChange:
         lines.append(PlanLine(what=letter.message_id, before=_words(letter), after=f"new message in {target}"))
     if already:
         reasons.append(f"{already:,} letters were replayed already and are left out")
-    missing = sorted(
-        {target for target in targets.values() if request.to != "group"} - (await source.sample()).topic_names
-    )
-    if missing:
-        raise ConsoleError(404, f"no broker of {source.name} has the topic {missing[0][:130]}")
+    if request.to != "group":  # brokers create the retry topic of a group with the first message sent to it
+        sample = await source.sample()
+        for target in sorted(set(targets.values())):
+            require_topic(source, sample, target)
 
     async def apply() -> list[ResultLine]:
         title = f"replay {_counted(len(targets))} of {group}"

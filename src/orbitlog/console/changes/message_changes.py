@@ -15,6 +15,7 @@ from orbitlog.console.changes.planned_change import ChangeRequest, PlanLine, Pre
 from orbitlog.console.console_call import Call
 from orbitlog.console.views.answers import ConsoleError
 from orbitlog.console.views.group_members import read_members
+from orbitlog.console.views.known_names import sample_with_topic
 from orbitlog.console.views.message_rows import preview
 from orbitlog.console.views.message_view import find_message
 from orbitlog.formats import names
@@ -115,9 +116,7 @@ def _sending(
 async def _require_sendable(call: Call, topic: str) -> None:
     if not names.is_sendable_topic(topic):
         raise ConsoleError(400, f"{topic[:130]} is not a topic to send to")
-    sample = await call.cluster.sample_having(topic)
-    if topic not in sample.topic_names:
-        raise ConsoleError(404, f"no broker of {call.cluster.name} has the topic {topic[:130]}")
+    await sample_with_topic(call.cluster, topic)
 
 
 def _user_properties(text: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ while the state stays the same: otherwise the caller gets the new plan.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,16 @@ class PlanLine(Answer, kw_only=True):
     what: str
     before: str | None
     after: str | None
+
+
+def changed_fields(broker_name: str, before: Mapping[str, str] | None, after: Mapping[str, str]) -> list[PlanLine]:
+    """Return a line for each field that a broker's entry gets or changes; `before` is None if the entry is new."""
+    old = before or {}
+    return [
+        PlanLine(what=f"{broker_name} {name}", before=old.get(name), after=value)
+        for name, value in after.items()
+        if old.get(name) != value
+    ]
 
 
 class ChangePlan(Answer, kw_only=True):

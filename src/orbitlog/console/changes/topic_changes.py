@@ -10,9 +10,9 @@ from msgspec import Meta
 from orbitlog.client.admin.name_server_admin import NameServerAdmin
 from orbitlog.client.connection.namespaces import topic_name
 from orbitlog.console.changes.each_broker import chosen_masters, masters_of, on_each
-from orbitlog.console.changes.planned_change import ChangeRequest, PlanLine, PreparedChange, ResultLine
+from orbitlog.console.changes.planned_change import ChangeRequest, PlanLine, PreparedChange, ResultLine, changed_fields
 from orbitlog.console.console_call import Call
-from orbitlog.console.sources.cluster_sample import BrokerSample, ClusterSample
+from orbitlog.console.sources.cluster_sample import BrokerSample, ClusterSample, message_count
 from orbitlog.console.views.answers import ConsoleError
 from orbitlog.console.views.topic_view import groups_of
 from orbitlog.formats import names
@@ -53,7 +53,7 @@ async def prepare_put_topic(call: Call) -> PreparedChange:
         before = (broker.topics.value or {}).get(topic)
         after = _wanted(before or TopicConfig(topic, 8, 8), request)
         attributes = f"+{_TYPE_ATTRIBUTE}={request.message_type}" if request.message_type else None
-        fields = _differences(before, after, broker.name)
+        fields = changed_fields(broker.name, None if before is None else _fields(before), _fields(after))
         lines += fields
         if fields:
             targets.append((broker, after, attributes))
@@ -96,22 +96,14 @@ def _wanted(config: TopicConfig, request: PutTopicRequest) -> TopicConfig:
     )
 
 
-def _differences(before: TopicConfig | None, after: TopicConfig, broker_name: str) -> list[PlanLine]:
-    def fields(config: TopicConfig) -> dict[str, str]:
-        return {
-            "read queues": str(config.read_queue_count),
-            "write queues": str(config.write_queue_count),
-            "permission": str(config.permission),
-            "ordered": "yes" if config.ordered else "no",
-            "message type": config.attributes.get(_TYPE_ATTRIBUTE, "not set"),
-        }
-
-    old = {} if before is None else fields(before)
-    return [
-        PlanLine(what=f"{broker_name} {name}", before=old.get(name), after=value)
-        for name, value in fields(after).items()
-        if old.get(name) != value
-    ]
+def _fields(config: TopicConfig) -> dict[str, str]:
+    return {
+        "read queues": str(config.read_queue_count),
+        "write queues": str(config.write_queue_count),
+        "permission": str(config.permission),
+        "ordered": "yes" if config.ordered else "no",
+        "message type": config.attributes.get(_TYPE_ATTRIBUTE, "not set"),
+    }
 
 
 def _shrinks(line: PlanLine) -> bool:
@@ -128,16 +120,10 @@ async def prepare_delete_topic(call: Call) -> PreparedChange:
     brokers = [broker for broker in everywhere if call.query.broker in ("", broker.name)]
     if not brokers:
         raise ConsoleError(404, f"no such broker has the topic {topic[:130]}")
-    lines = []
-    for broker in brokers:
-        part = sample.ends.get((broker.name, topic))
-        bounds = part.value.offsets.values() if part is not None and part.value is not None else None
-        count = (
-            "an unknown number of"
-            if bounds is None
-            else f"{sum(e.max_queue_offset - e.min_queue_offset for e in bounds):,}"
-        )
-        lines.append(PlanLine(what=broker.name, before=f"{count} messages", after=None))
+    lines = [
+        PlanLine(what=broker.name, before=f"{_message_count(sample, broker, topic)} messages", after=None)
+        for broker in brokers
+    ]
     groups = groups_of(sample, topic)
     warnings = [f"groups that consume it: {', '.join(groups[:20])}"] if groups else []
 
@@ -168,5 +154,4 @@ def _message_count(sample: ClusterSample, broker: BrokerSample, topic: str) -> s
     part = sample.ends.get((broker.name, topic))
     if part is None or part.value is None:
         return "an unknown number of"
-    bounds = part.value.offsets.values()
-    return f"{sum(max(0, entry.max_queue_offset - max(entry.min_queue_offset, 0)) for entry in bounds):,}"
+    return f"{message_count(part.value):,}"

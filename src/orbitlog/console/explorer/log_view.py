@@ -13,7 +13,7 @@ from msgspec import Meta
 from orbitlog.client.consumer.received import Received
 from orbitlog.console.explorer.store_reading import store_files
 from orbitlog.console.views.answers import Answer, ConsoleError, NoQuery
-from orbitlog.console.views.message_rows import MessageDetail, MessageRow, message_detail, message_row
+from orbitlog.console.views.message_rows import MessageDetail, MessageRow, ascii_column, message_detail, message_row
 from orbitlog.errors import FormatError
 from orbitlog.formats.records.message import decode_message
 from orbitlog.formats.records.record_layout import IPV6_BITS, RECORD_PREFIX, RECORD_PREFIXES
@@ -155,6 +155,5 @@ def _hex(record: bytes) -> list[HexLine]:
     lines = []
     for start in range(0, min(len(record), _HEX_BYTES_MAX), 16):
         part = record[start : start + 16]
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-        lines.append(HexLine(position=start, hex=part.hex(" "), text=text))
+        lines.append(HexLine(position=start, hex=part.hex(" "), text=ascii_column(part)))
     return lines

@@ -28,6 +28,11 @@ class Part(Generic[T]):
         return Part(self.value, self.as_of_ms, problem)
 
 
+def message_count(stats: TopicStats) -> int:
+    """Return the number of messages that the queues contain; the minimum offset of an empty queue may be -1."""
+    return sum(max(0, bounds.max_queue_offset - max(bounds.min_queue_offset, 0)) for bounds in stats.offsets.values())
+
+
 @dataclass(frozen=True)
 class NameServerSample:
     """Brokers that one name server knows, by name: addresses by broker id."""

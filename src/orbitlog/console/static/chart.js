@@ -1,5 +1,6 @@
 // @ts-check
 // <ob-chart data-source="URL">: rates and lag of the last hour, or counts in buckets, drawn by uPlot on a canvas.
+import { showEmptyLine } from "./empty_line.js";
 
 const REFRESH_MS = 10000;
 // Times of an axis by its step in seconds: format, format where a new year, day or minute begins.
@@ -35,7 +36,7 @@ class Chart extends HTMLElement {
     if (this.dataset.kind === "counts") { this.#counts(answer); return; }
     const points = answer.points;
     if (points.length < 2) {
-      this.#say("The chart appears after two samples; the history begins when the console starts.");
+      showEmptyLine(this, "The chart appears after two samples; the history begins when the console starts.");
       return;
     }
     const names = ["at", "inPerSecond", "outPerSecond", ...(this.dataset.kind === "rates" ? [] : ["lag"])];
@@ -48,7 +49,7 @@ class Chart extends HTMLElement {
 
   /** @param {any} answer */
   #counts(answer) {
-    if (!answer.total) { this.#say("No message was stored in this time."); return; }
+    if (!answer.total) { showEmptyLine(this, "No message was stored in this time."); return; }
     const data = [answer.items.map((/** @type {any} */ item) => item.at / 1000), answer.items.map((/** @type {any} */ item) => item.count)];
     if (this.#plot) { this.#plot.setData(data); return; }
     this.replaceChildren(this.#spans(answer.hours));
@@ -110,14 +111,6 @@ class Chart extends HTMLElement {
     };
     // @ts-ignore uPlot is a global of its own script
     return new uPlot(options, data, this);
-  }
-
-  /** @param {string} text */
-  #say(text) {
-    const line = document.createElement("p");
-    line.className = "empty";
-    line.textContent = text;
-    this.replaceChildren(line);
   }
 }
 customElements.define("ob-chart", Chart);

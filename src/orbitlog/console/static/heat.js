@@ -1,5 +1,6 @@
 // @ts-check
 // <ob-heat data-source="URL">: lag of groups or queues over time; a row each, colour by the logarithm of the lag.
+import { showEmptyLine } from "./empty_line.js";
 
 const REFRESH_MS = 10000;
 const ROW_PX = 20;
@@ -25,7 +26,7 @@ class Heat extends HTMLElement {
     } catch { return; }
     const rows = answer.rows ?? answer.groups;
     const times = answer.at ?? answer.points.map((/** @type {any} */ point) => point.at);
-    if (!rows.length) { this.#say("No lag was recorded yet; the map begins when the console starts, for queues when this page is first open."); return; }
+    if (!rows.length) { showEmptyLine(this, "No lag was recorded yet; the map begins when the console starts, for queues when this page is first open."); return; }
     this.#draw(rows, times, answer.bucketMs);
   }
 
@@ -73,14 +74,6 @@ class Heat extends HTMLElement {
       context.fillRect(column(at) * 6, 0, 5, ROW_PX);
     });
     return canvas;
-  }
-
-  /** @param {string} text */
-  #say(text) {
-    const line = document.createElement("p");
-    line.className = "empty";
-    line.textContent = text;
-    this.replaceChildren(line);
   }
 }
 customElements.define("ob-heat", Heat);

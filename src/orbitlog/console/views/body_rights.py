@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from orbitlog.console.console_call import Call
 from orbitlog.console.views.answers import Answer, ConsoleError
 from orbitlog.console.views.journey_view import JourneyAnswer
 from orbitlog.console.views.message_rows import MessageBody
@@ -15,9 +16,26 @@ HIDDEN = "hidden: viewers of this console see no bodies and properties"
 Row = TypeVar("Row", bound=Answer)
 
 
+class _WithMessages(Protocol):
+    items: list[Any]
+
+
+Listed = TypeVar("Listed", bound=_WithMessages)
+
+
+async def list_within_rights(call: Call, read: Callable[[], Awaitable[Listed]]) -> Listed:
+    """Return the messages that `read` lists, as the visitor may see them; raise `ConsoleError` as below."""
+    if call.may_view_bodies:
+        return await read()
+    refuse_body_search(call.query)
+    listing = await read()
+    listing.items = without_previews(listing.items)
+    return listing
+
+
 def refuse_body_search(query: Any) -> None:
     """Raise `ConsoleError` with 403 for a filter by content, whose matches would reveal it."""
-    if query.text or getattr(query, "property", ""):
+    if getattr(query, "text", "") or getattr(query, "property", ""):
         raise ConsoleError(403, "viewers of this console may not search in bodies and properties")
 
 

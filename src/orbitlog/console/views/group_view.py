@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from orbitlog.console.sources.cluster_sample import BrokerSample, ClusterSample
+from orbitlog.console.sources.cluster_sample import BrokerSample, ClusterSample, message_count
 from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.sources.group_lag import group_lag
 from orbitlog.console.sources.server_problems import problem_sentence
-from orbitlog.console.views.answers import Answer, ConsoleError, Listing, ListQuery, Missing, missing_parts
+from orbitlog.console.views.answers import Answer, Listing, ListQuery, Missing, missing_parts
 from orbitlog.console.views.group_members import Membership, read_members, read_reported
+from orbitlog.console.views.known_names import require_group
 from orbitlog.console.views.list_selection import select
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
@@ -176,8 +177,7 @@ def dead_letter_count(sample: ClusterSample, group: str) -> tuple[int | None, st
         part = sample.ends.get((broker.name, topic))
         if part is None or part.value is None:
             return None, f"the end of {topic} was not read yet"
-        bounds = part.value.offsets.values()
-        total += sum(max(0, entry.max_queue_offset - max(entry.min_queue_offset, 0)) for entry in bounds)
+        total += message_count(part.value)
     return total, None
 
 
@@ -232,8 +232,7 @@ async def show_group(source: ClusterSource, group: str, stuck_after_seconds: flo
     sample = await source.sample()
     if group not in sample.group_names:
         sample = await source.fresh_sample()
-    if group not in sample.group_names:
-        raise ConsoleError(404, f"no broker of {source.name} has the group {group[:130]}")
+    require_group(source, sample, group)
     sample = await source.with_ends({names.dead_letter_topic(group)})
     masters = list(sample.masters)
     stats = await asyncio.gather(*(_progress(source, broker, group) for broker in masters))

@@ -167,11 +167,15 @@ def _depth(value: Any) -> int:
     return deepest
 
 
+def ascii_column(data: bytes) -> str:
+    """Return the text beside a hex dump: a dot for each byte that is not a printable ASCII character."""
+    return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
+
+
 def hex_lines(data: bytes) -> str:
     """Return bytes as lines of offset, 16 bytes and their ASCII characters."""
     lines = []
     for start in range(0, min(len(data), HEX_BYTES_SHOWN), 16):
         part = data[start : start + 16]
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-        lines.append(f"{start:08x}  {part.hex(' '):<47}  {text}")
+        lines.append(f"{start:08x}  {part.hex(' '):<47}  {ascii_column(part)}")
     return "\n".join(lines)

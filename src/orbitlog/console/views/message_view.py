@@ -12,6 +12,7 @@ from orbitlog.console.sources.cluster_sample import ClusterSample
 from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.sources.server_problems import problem_sentence
 from orbitlog.console.views.answers import Answer, ConsoleError, Missing
+from orbitlog.console.views.known_names import sample_with_topic
 from orbitlog.console.views.message_filter import MessageFilter, MessageQuery, parse_time
 from orbitlog.console.views.message_rows import MessageRow, message_row
 from orbitlog.errors import FormatError, OrbitlogError
@@ -41,9 +42,7 @@ class MessageListing(Answer, kw_only=True):
 
 async def list_messages(source: ClusterSource, topic: str, query: MessageQuery) -> MessageListing:
     """Return messages of a topic, newest first; by key from the index, otherwise by reading queues."""
-    sample = await source.sample_having(topic)
-    if topic not in sample.topic_names:
-        raise ConsoleError(404, f"no broker of {source.name} has the topic {topic[:130]}")
+    sample = await sample_with_topic(source, topic)
     if query.offset >= 0 and query.queue < 0:
         raise ConsoleError(400, "`offset` needs `queue`")
     if query.key:
@@ -184,8 +183,6 @@ async def find_message(source: ClusterSource, message_id: str, topic: str) -> Re
 
 
 async def _found(source: ClusterSource, topic: str, message_id: str) -> AsyncIterator[Received]:
-    sample = await source.sample_having(topic)
-    if topic not in sample.topic_names:
-        raise ConsoleError(404, f"no broker of {source.name} has the topic {topic[:130]}")
+    await sample_with_topic(source, topic)
     async for message in source.admin.find(topic, message_id, count=1, by_id=True):
         yield message

@@ -12,6 +12,7 @@ from orbitlog.client.admin.inspection import BrokerQueue, Inspection
 from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.sources.server_problems import problem_sentence
 from orbitlog.console.views.answers import Answer, ConsoleError, Missing, NoQuery
+from orbitlog.console.views.known_names import sample_with_topic
 from orbitlog.console.views.topic_view import configs_of
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats.message_queue import MessageQueue
@@ -63,9 +64,7 @@ def bucket_starts(now_ms: int, span_ms: int) -> tuple[int, list[int]]:
 
 
 async def show_statistics(source: ClusterSource, topic: str, query: StatisticsQuery) -> StatisticsAnswer:
-    sample = await source.sample_having(topic)
-    if topic not in sample.topic_names:
-        raise ConsoleError(404, f"no broker of {source.name} has the topic {topic[:130]}")
+    sample = await sample_with_topic(source, topic)
     queues = [
         BrokerQueue(broker.name, broker.address, topic, queue_id)
         for broker, config in configs_of(sample, topic)

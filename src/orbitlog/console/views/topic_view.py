@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from orbitlog.console.sources.cluster_sample import BrokerSample, ClusterSample
+from orbitlog.console.sources.cluster_sample import BrokerSample, ClusterSample, message_count
 from orbitlog.console.sources.cluster_source import ClusterSource
-from orbitlog.console.views.answers import Answer, ConsoleError, Listing, ListQuery, Missing, missing_parts
+from orbitlog.console.views.answers import Answer, Listing, ListQuery, Missing, missing_parts
+from orbitlog.console.views.known_names import require_topic
 from orbitlog.console.views.list_selection import select
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
@@ -168,7 +169,7 @@ def _row(sample: ClusterSample, topic: str) -> TopicRow:
             reasons.append(f"{broker.name}: {(part.problem if part else None) or 'not read yet'}")
             continue
         bounds = part.value.offsets.values()
-        messages += sum(max(0, entry.max_queue_offset - max(entry.min_queue_offset, 0)) for entry in bounds)
+        messages += message_count(part.value)
         last_write = max((last_write, *(entry.last_update_timestamp_ms for entry in bounds)))
         rate += part.value.put_tps
         as_of = part.as_of_ms if as_of is None else min(as_of, part.as_of_ms)
@@ -192,8 +193,7 @@ async def show_topic(source: ClusterSource, topic: str) -> TopicAnswer:
     """Return one topic; raise `ConsoleError` with 404 if no broker has it."""
     await source.sample_having(topic)
     sample = await source.with_ends({topic}, age_max_ms=1000)
-    if topic not in sample.topic_names:
-        raise ConsoleError(404, f"no broker of {source.name} has the topic {topic[:130]}")
+    require_topic(source, sample, topic)
     row = _row(sample, topic)
     return TopicAnswer(
         topic=topic,

@@ -15,7 +15,7 @@ from orbitlog.console.views import (
     topic_view,
 )
 from orbitlog.console.views.answers import Answer, ListQuery
-from orbitlog.console.views.body_rights import refuse_body_search, without_body, without_previews
+from orbitlog.console.views.body_rights import list_within_rights, without_body
 from orbitlog.console.views.message_filter import FilterQuery, MessageQuery
 from orbitlog.console.web.endpoint import Endpoint
 from orbitlog.console.web.job_endpoints import JOB_ENDPOINTS
@@ -88,12 +88,9 @@ async def show_group(call: Call) -> group_view.GroupAnswer:
 
 
 async def list_messages(call: Call) -> message_view.MessageListing:
-    if not call.may_view_bodies:
-        refuse_body_search(call.query)
-    answer = await message_view.list_messages(call.cluster, call.path["topic"], call.query)
-    if not call.may_view_bodies:
-        answer.items = without_previews(answer.items)
-    return answer
+    return await list_within_rights(
+        call, lambda: message_view.list_messages(call.cluster, call.path["topic"], call.query)
+    )
 
 
 async def show_message(call: Call) -> journey_view.JourneyAnswer:

@@ -18,6 +18,7 @@ from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.sources.tail_feed import VIEWERS_MAX, TailFeeds, Viewer
 from orbitlog.console.views.answers import Answer, ConsoleError
 from orbitlog.console.views.body_rights import refuse_body_search, without_previews
+from orbitlog.console.views.known_names import sample_with_topic
 from orbitlog.console.views.message_filter import FilterQuery, MessageFilter
 from orbitlog.console.views.message_rows import MessageRow, message_row
 from orbitlog.console.web.endpoint import API_PREFIX, decode_query
@@ -54,8 +55,7 @@ class TailStream:
         if call.visitor.role < Role.VIEWER:
             raise ConsoleError(401, "sign in first")
         source, topic = call.cluster, call.path["topic"]
-        if topic not in (await source.sample_having(topic)).topic_names:
-            raise ConsoleError(404, f"no broker of {source.name} has the topic {topic[:130]}")
+        await sample_with_topic(source, topic)
         if self._feeds.viewer_count >= VIEWERS_MAX:
             raise ConsoleError(503, f"{VIEWERS_MAX} tails are open already; close one")
         assert isinstance(query, FilterQuery)

@@ -7,15 +7,12 @@ import asyncio
 from orbitlog.console.console_call import Call
 from orbitlog.console.session.console_roles import Role
 from orbitlog.console.views import audit_view, later_view, letter_view, transaction_view
-from orbitlog.console.views.body_rights import refuse_body_search, without_previews
+from orbitlog.console.views.body_rights import list_within_rights
 from orbitlog.console.web.endpoint import Endpoint
 
 
 async def list_later(call: Call) -> later_view.LaterAnswer:
-    answer = await later_view.list_later(call.cluster, call.query)
-    if not call.may_view_bodies:
-        answer.items = without_previews(answer.items)
-    return answer
+    return await list_within_rights(call, lambda: later_view.list_later(call.cluster, call.query))
 
 
 async def list_transactions(call: Call) -> transaction_view.TransactionListing:
@@ -27,12 +24,9 @@ async def list_letter_groups(call: Call) -> letter_view.LetterGroupListing:
 
 
 async def list_letters(call: Call) -> letter_view.LetterListing:
-    if not call.may_view_bodies:
-        refuse_body_search(call.query)
-    answer = await letter_view.list_letters(call.cluster, call.path["group"], call.query)
-    if not call.may_view_bodies:
-        answer.items = without_previews(answer.items)
-    return answer
+    return await list_within_rights(
+        call, lambda: letter_view.list_letters(call.cluster, call.path["group"], call.query)
+    )
 
 
 async def list_audit(call: Call) -> audit_view.AuditListing:
