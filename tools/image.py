@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "images"
@@ -31,15 +32,46 @@ VARIANTS = {"slim": "console", "full": "console,fast,rocksdb,otel,grpc,plot"}
 SIZES = ROOT / "deploy" / "image" / "sizes.json"
 USER_ID = 10001
 DRIVER = os.environ.get("STORAGE_DRIVER", "overlay")  # vfs works everywhere, and copies all files for each layer
-_KIB = 1024
-_SECRET_BYTES_MAX = 4 * _KIB * _KIB
 _CA_BUNDLE = Path("/etc/ssl/certs")
 _PIP_VARIABLES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_DEFAULT_TIMEOUT")
 _SECRET_NAMES = re.compile(r"(^|/)(\.netrc|\.pypirc|pip\.conf|id_(rsa|ed25519|ecdsa)|\.git|\.env|\.aws|\.docker)(/|$)")
-_PUBLISHED_KEYS = re.compile(r"/libgnutls\.so\.30[.\d]*$")  # keys of its self-test
 _SECRET_TEXTS = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]{64}|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}\b"
     rb"|\bglpat-[A-Za-z0-9_-]{20}\b|\bxox[baprs]-[0-9A-Za-z-]{20,}|https?://[^\s/:@\"'<>]+:[^\s/@\"'<>{}%$]+@[a-z0-9.-]+"
+)
+
+
+class Published(NamedTuple):
+    """Texts that look like secrets and are published in files of a package, each as it is or as its SHA-256."""
+
+    path: re.Pattern[str]
+    texts: frozenset[bytes]
+    reason: str
+
+
+def _of_pyarrow(path: str, text: bytes) -> Published:
+    pattern = rf"/opt/orbitlog/lib/python3\.\d+/site-packages/pyarrow/{path}"
+    return Published(re.compile(pattern), frozenset((text,)), "an example of a proxy's URL in the documentation of S3")
+
+
+PUBLISHED = (
+    Published(
+        re.compile(r"/usr/lib/[\w-]+/libgnutls\.so\.30[.\d]*"),
+        frozenset(
+            (
+                b"15f8b684d2b47b0c75c09871fa70955964c7dbca3a52fda3603e31f634a56388",
+                b"c2ad900efef1ef4732b15f2c8008f9e19bf3fbcd2dfd00ead476efd67557d4d0",
+                b"0387204120ed2a705a0a404267746759edc2841de5824d2f699527d80874c199",
+                b"8938474b77fb9e998f950c2e77359e8fe4523f9860101f1c4de073d4eafb9670",
+                b"ffe872bda34ec32e36fb46befe584f99bce76068d184deabfa686fde88bf72a4",
+                b"9e3719bdae6eb8197761285891554b9a94542695c5eae839e5d50d55c2a729c9",
+            )
+        ),
+        "private keys of the self-test of the library",
+    ),
+    _of_pyarrow(r"_s3fs\.pyx", b"http://username:password@localhost"),
+    _of_pyarrow(r"_s3fs\.cpython-[\w-]+\.so", b"http://username:password@localhost"),
+    _of_pyarrow(r"include/arrow/filesystem/s3fs\.h", b"http://username:password@host"),
 )
 
 
@@ -210,10 +242,18 @@ def findings(root: Path) -> Iterator[str]:
             yield f"{shown}: writable by every user"
         if _SECRET_NAMES.search(shown):
             yield f"{shown}: a name of files with secrets"
-        if stat.S_ISREG(status.st_mode) and status.st_size <= _SECRET_BYTES_MAX:
-            found = _SECRET_TEXTS.search(path.read_bytes())
-            if found is not None and not _PUBLISHED_KEYS.search(shown):
-                yield f"{shown}: looks like a secret at byte {found.start()}"
+        if stat.S_ISREG(status.st_mode) and status.st_size:
+            for position in secrets_of(path, shown):
+                yield f"{shown}: looks like a secret at byte {position}"
+
+
+def secrets_of(path: Path, shown: str) -> Iterator[int]:
+    """Yield the positions of texts that look like secrets in a file, without those that `PUBLISHED` allows there."""
+    allowed = frozenset[bytes]().union(*(entry.texts for entry in PUBLISHED if entry.path.fullmatch(shown)))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for found in _SECRET_TEXTS.finditer(content):
+            if not {found[0], hashlib.sha256(found[0]).hexdigest().encode()} & allowed:
+                yield found.start()
 
 
 def config_of(variant: str) -> dict[str, Any]:
