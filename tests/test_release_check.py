@@ -43,6 +43,20 @@ def test_versions_agree_everywhere() -> None:
         check_versions(orbitlog.__version__, "v9.9.9")
 
 
+def test_python_of_pyenv_is_found_behind_a_shim_that_is_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for program, code in (("shims/python3.12", 1), ("versions/3.12.1/bin/python3.12", 0), ("shims/python3.13", 1)):
+        (tmp_path / program).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / program).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "shims"))
+    found = dict(release_check.interpreters([]))
+    assert found["python3.12"] == str(tmp_path / "versions/3.12.1/bin/python3.12")
+    assert found["python3.13"] is None and found["python3.14"] is None
+
+
 def test_workflows_run_targets_that_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for workflow in (ROOT / ".github" / "workflows").iterdir():

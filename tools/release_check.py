@@ -122,11 +122,18 @@ def check_changelog(text: str, version: str | None) -> str:
 def interpreters(named: list[str]) -> Iterator[tuple[str, str | None]]:
     """Yield each supported Python, and its program if it can be run here."""
     for name in (*PYTHONS, *named):
-        program = shutil.which(name)
-        runs = (
-            program and subprocess.run([program, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0
-        )
-        yield name, program if runs else None
+        found = (shutil.which(name), *of_pyenv(name))
+        yield name, next((program for program in found if program and can_make_venv(program)), None)
+
+
+def can_make_venv(program: str) -> bool:
+    return subprocess.run([program, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0
+
+
+def of_pyenv(name: str) -> list[str]:
+    """Return the programs of this name that pyenv installed: on the path is a shim, which may be switched off."""
+    versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    return sorted(map(str, versions.glob(f"*/bin/{name}")), reverse=True)
 
 
 def check_installation(version: str, program: str) -> str:
