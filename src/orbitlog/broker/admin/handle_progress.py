@@ -6,14 +6,14 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import islice
 
-from orbitlog.broker.admin.name_checks import checked_group, checked_stored_topic
+from orbitlog.broker.admin.name_checks import checked_group, checked_stored_topic, known_topic
 from orbitlog.broker.admin.queue_statistics import JsonSteps, QueueStatistics
 from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.tables.table_copies import copy_of
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.offset_tables import ConsumerOffsets
-from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.remoting.loop_slices import in_slices, sliced
 from orbitlog.remoting.whole_tables import WholeTables
@@ -98,7 +98,9 @@ class ProgressHandlers:
 
     async def time_spans(self, _: Connection, request: Command) -> Answer:
         header = TopicGroupRequest.from_ext_fields(request.ext_fields)
-        return await _answered(request, self._statistics.span_steps(self._topic(header.topic), header.group))
+        return await _answered(
+            request, self._statistics.span_steps(known_topic(self._state.topics, header.topic), header.group)
+        )
 
     def correction(self, _: Connection, request: Command) -> Answer:
         """Return a group's offsets, but at most the smallest of the other groups named."""
@@ -114,18 +116,13 @@ class ProgressHandlers:
         offsets = self._state.offsets
 
         def copy() -> Callable[[], ConsumerOffsets]:
-            changed = offsets.is_changed
-            table = offsets.snapshot()
-            offsets.is_changed = changed
+            table = copy_of(offsets)
             return lambda: table
 
         return await self._tables.answer(request, offsets.queue_count, copy)
 
     def delay_offsets(self, _: Connection, request: Command) -> Answer:
-        changed = self._delayed.is_changed
-        table = self._delayed.snapshot()
-        self._delayed.is_changed = changed
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(table))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(copy_of(self._delayed)))
 
     def units(self, _: Connection, request: Command) -> Answer:
         """Return units of a queue, undecoded."""
@@ -151,7 +148,7 @@ class ProgressHandlers:
         header = ResetOffsetRequest.from_ext_fields(request.ext_fields)
         state = self._state
         topic, group = checked_stored_topic(header.topic), checked_group(header.group)
-        config = self._topic(topic)
+        config = known_topic(self._state.topics, topic)
         if state.groups.find(group) is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
         queue_ids = range(config.read_queue_count) if header.queue_id < 0 else (header.queue_id,)
@@ -205,12 +202,6 @@ class ProgressHandlers:
                 state.offsets.clone(topic, source, target)
         log.info("offsets of group %s copied to group %s by %s", source, target, connection.peer)
         return response_to(request, ResponseCode.SUCCESS)
-
-    def _topic(self, topic: str) -> TopicConfig:
-        config = self._state.topics.find(topic)
-        if config is None:
-            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
-        return config
 
 
 async def _answered(request: Command, steps: JsonSteps) -> Command:

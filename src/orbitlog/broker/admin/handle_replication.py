@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from orbitlog.broker.runtime import replication_settings as ha_keys
 from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.tables.table_copies import copy_of
 from orbitlog.formats.derived.timer_checkpoint import TimerCheckpoint, encode_timer_checkpoint_fields
 from orbitlog.formats.records.timer_message import PRECISION_MS
 from orbitlog.formats.tables.loose_json import Json
@@ -86,9 +87,7 @@ class ReplicationHandlers:
 
     def timer_checkpoint(self, _: Connection, request: Command) -> Answer:
         """Return the progress of timer delivery, from which a slave continues if it becomes a master."""
-        is_changed = self._timed.is_changed
-        progress = self._timed.snapshot()
-        self._timed.is_changed = is_changed
+        progress = copy_of(self._timed)
         checkpoint = TimerCheckpoint(
             # Whole seconds, as slots of Java's wheel: a message later in this second is pending.
             last_read_time_ms=progress.done_to_ms - progress.done_to_ms % PRECISION_MS,

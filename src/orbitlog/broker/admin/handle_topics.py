@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from orbitlog.broker.admin.name_checks import checked_stored_topic, checked_topic
+from orbitlog.broker.admin.name_checks import checked_stored_topic, checked_topic, known_topic
 from orbitlog.broker.admin.queue_statistics import QueueStatistics
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
@@ -216,13 +216,13 @@ class TopicHandlers:
         return answer
 
     def config(self, _: Connection, request: Command) -> Answer:
-        config = self._find(GetTopicConfigRequest.from_ext_fields(request.ext_fields).topic)
+        config = known_topic(self._state.topics, GetTopicConfigRequest.from_ext_fields(request.ext_fields).topic)
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(config))
 
     async def stats(self, _: Connection, request: Command) -> Answer:
         """Return both offsets of each queue and the topic's write rate."""
         state = self._state
-        config = self._find(TopicRequest.from_ext_fields(request.ext_fields).topic)
+        config = known_topic(self._state.topics, TopicRequest.from_ext_fields(request.ext_fields).topic)
         counter = state.statistics.find(TOPIC_PUT_NUMS, config.topic)
         put_tps = counter.windows(state.now_ms())[0].tps if counter else 0.0
         body = await in_slices(QueueStatistics(state).topic_steps(config, put_tps))
@@ -233,12 +233,6 @@ class TopicHandlers:
         own = (topic for topic in state.topics.table if state.topics.is_system(topic, state.settings))
         topics = tuple(dict.fromkeys((*own, *sorted(names.SYSTEM_TOPICS))))
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(TopicList(topics=topics)))
-
-    def _find(self, topic: str) -> TopicConfig:
-        config = self._state.topics.find(topic)
-        if config is None:
-            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
-        return config
 
 
 def _changed_attributes(attributes: dict[str, str], changes: str) -> dict[str, str]:

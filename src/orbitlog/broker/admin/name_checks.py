@@ -1,9 +1,11 @@
-"""Name checks: refuses topic and group names of requests that are invalid or unsafe as a path."""
+"""Name checks: refuses topic and group names of requests that are invalid, unsafe as a path, or unknown."""
 
 from __future__ import annotations
 
+from orbitlog.broker.tables.topics import Topics
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats.names import check_group, check_stored_topic, check_topic
+from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.wire.codes import ResponseCode
 
 
@@ -21,6 +23,14 @@ def checked_stored_topic(topic: str) -> str:
         return check_stored_topic(topic)
     except FormatError as error:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"invalid topic name: {error.problem}") from None
+
+
+def known_topic(topics: Topics, topic: str) -> TopicConfig:
+    """Return the configuration of a topic; raise `RequestRefused` if there is none."""
+    config = topics.find(topic)
+    if config is None:
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
+    return config
 
 
 def checked_group(group: str) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterable, Mapping, Sequence
 
-from orbitlog.broker.admin.name_checks import checked_group
+from orbitlog.broker.admin.name_checks import checked_group, known_topic
 from orbitlog.broker.pop.request_modes import POP, RequestModes
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.clients import BROADCASTING
+from orbitlog.broker.tables.table_copies import copy_of
 from orbitlog.errors import FormatError, RemotingError, RequestRefused
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.names import RETRY_PREFIX
@@ -59,18 +60,14 @@ class AssignmentHandlers:
 
     def modes(self, _: Connection, request: Command) -> Answer:
         """Return all modes, for a slave."""
-        is_changed = self._modes.is_changed
-        table = self._modes.snapshot()
-        self._modes.is_changed = is_changed
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(table))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(copy_of(self._modes)))
 
     def set_mode(self, connection: Connection, request: Command) -> Answer:
         mode = _decoded_mode(request)
         topic, group = mode.topic or "", checked_group(mode.group or "")
         if topic.startswith(RETRY_PREFIX):
             raise RequestRefused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
-        if self._state.topics.find(topic) is None:
-            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
+        known_topic(self._state.topics, topic)
         config = self._state.groups.find_or_create(group, auto_create=self._state.settings[keys.AUTO_CREATE_GROUP])
         if config is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 
-from orbitlog.broker.admin.name_checks import checked_group
+from orbitlog.broker.admin.name_checks import checked_group, known_topic
 from orbitlog.broker.pop.held_pops import HeldPop, HeldPops
 from orbitlog.broker.pop.pop_service import Popped, PopService, PopWish
 from orbitlog.broker.pop.queue_search import QueueSearch
@@ -231,9 +231,7 @@ class PopHandlers:
         state = self._state
         if not state.settings[keys.BROKER_PERMISSION] & PERMISSION_READ:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "the broker may not be read (brokerPermission)")
-        topic = state.topics.find(topic_name)
-        if topic is None:
-            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name[:255]}] not exist")
+        topic = known_topic(state.topics, topic_name)
         if not topic.permission & PERMISSION_READ:
             raise RequestRefused(ResponseCode.NO_PERMISSION, f"topic {topic_name} may not be read")
         if queue_id >= topic.read_queue_count:

@@ -10,6 +10,7 @@ import base64
 import binascii
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 
+from orbitlog.broker.admin.name_checks import known_topic
 from orbitlog.broker.pop.earlier_pops import EarlierPops
 from orbitlog.broker.pop.pop_service import PopService
 from orbitlog.broker.pop.popped_queues import Flight, PopKey
@@ -147,9 +148,7 @@ class PopAckHandlers:
         return response_to(request, ResponseCode.SUCCESS, None, answer.to_ext_fields())
 
     def _key(self, topic: str, group: str, queue_id: int) -> PopKey:
-        config = self._state.topics.find(topic)
-        if config is None:
-            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
+        config = known_topic(self._state.topics, topic)
         if not 0 <= queue_id < config.read_queue_count:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"queueId[{queue_id}] is out of range for topic {topic}")
         return PopKey(topic, group, queue_id)

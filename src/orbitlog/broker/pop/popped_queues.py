@@ -137,9 +137,8 @@ class PoppedQueues:
 
     def acknowledge(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int) -> bool:
         """Acknowledge a message; return False if the receipt is invalid or expired."""
-        queue = self._current(key)
-        flight = queue.flights.get(queue_offset) if queue is not None else None
-        if queue is None or flight is None or flight.pop_timestamp_ms != pop_timestamp_ms:
+        queue = self._queue_in_flight(key, queue_offset, pop_timestamp_ms)
+        if queue is None:
             return False
         del queue.flights[queue_offset]
         queue.acknowledged_to = max(queue.acknowledged_to, queue_offset + 1)
@@ -148,13 +147,18 @@ class PoppedQueues:
 
     def keep_longer(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int, flight: Flight) -> bool:
         """Set a new invisibility timeout under a new receipt; return False as `acknowledge` does."""
-        queue = self._current(key)
-        before = queue.flights.get(queue_offset) if queue is not None else None
-        if queue is None or before is None or before.pop_timestamp_ms != pop_timestamp_ms:
+        queue = self._queue_in_flight(key, queue_offset, pop_timestamp_ms)
+        if queue is None:
             return False
         self._put_out(queue, key, queue_offset, flight)
         self.is_changed = True
         return True
+
+    def _queue_in_flight(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int) -> _PoppedQueue | None:
+        """Return the queue of a message that is in flight under this receipt; None if the receipt no longer holds."""
+        queue = self._current(key)
+        flight = queue.flights.get(queue_offset) if queue is not None else None
+        return queue if flight is not None and flight.pop_timestamp_ms == pop_timestamp_ms else None
 
     def expired(self, now_ms: int, limit: int) -> list[Expired]:
         """Return expired messages; each is returned until it is acknowledged or postponed."""

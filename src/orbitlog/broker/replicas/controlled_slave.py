@@ -41,9 +41,7 @@ class ControlledSlave(GroupSlave):
         try:
             is_copied = await self._copy_from(master)
         except (RemotingError, RequestRefused, FormatError) as error:
-            if str(error) != self._reported:
-                log.warning("could not copy the tables of master %s, retrying: %s", master, error)
-            self._reported = str(error)
+            self._report_failure(master, error)
             return
         self._reported = ""
         if is_copied:

@@ -113,11 +113,15 @@ class SlaveRole:
         try:
             await self._tables.copy_all(master)
         except RemotingError as error:
-            if str(error) != self._reported:
-                log.warning("could not copy the tables of master %s, retrying: %s", master, error)
-            self._reported = str(error)
+            self._report_failure(master, error)
             return
         self._reported = ""
         if self._copied_from != master:
             log.info("copied the tables of master %s", master)
         self._copied_from = master
+
+    def _report_failure(self, master: str, error: Exception) -> None:
+        """Log a failed copy once: it is retried every few seconds, mostly with the same result."""
+        if str(error) != self._reported:
+            log.warning("could not copy the tables of master %s, retrying: %s", master, error)
+        self._reported = str(error)

@@ -159,14 +159,8 @@ class CommittedOffsets:
         for key in keys:
             for table in (self._offsets, self._pulled, self._resets):
                 table.pop(key, None)
-            for index, outer, inner in (
-                (self._topics_of, key.group, key.topic),
-                (self._groups_of, key.topic, key.group),
-            ):
-                names = index.get(outer, {})
-                names.pop(inner, None)
-                if not names:
-                    index.pop(outer, None)
+            _drop(self._topics_of, key.group, key.topic)
+            _drop(self._groups_of, key.topic, key.group)
             self.is_changed = True
 
     def snapshot(self) -> ConsumerOffsets:
