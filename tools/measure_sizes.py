@@ -1,8 +1,9 @@
 """Measure what the core and each extra add to an installation, and write the table of docs/install.md.
 
-Packages are downloaded once, at the versions of constraints.txt. Download is the size of their archives, disk the size
-of the files in them; bytecode, which Python writes when it runs, is not counted. With --times each set is also
-installed from those archives into an empty environment. Sizes of an extra include the core's.
+Packages are downloaded once, at the versions of constraints.txt. Download is the size of their archives, unpacked that
+of the files in them. pip also compiles them: "with bytecode" adds what this Python writes below __pycache__. With
+--times each set is also installed from those archives into an empty environment, for the processor time of pip. Sizes
+of an extra include the core's.
 
 usage: measure_sizes.py [--times] [--keep DIRECTORY]
 """
@@ -10,14 +11,16 @@ usage: measure_sizes.py [--times] [--keep DIRECTORY]
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import marshal
 import os
 import re
+import resource
 import subprocess
 import sys
-import tarfile
 import tempfile
-import time
+import warnings
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
@@ -25,8 +28,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "install.md"
 SETS = ("", "console", "rocksdb", "otel", "grpc", "plot", "fast", "lake", "spark", "all")
-CORE_DOWNLOAD_MAX_MB = 35
+CORE_UNPACKED_MAX_MB = 35
 MB = 1_000_000
+_BYTECODE_HEADER_BYTES = 16
 _MARKS = ("<!-- sizes: make sizes -->\n", "<!-- end of sizes -->\n")
 
 
@@ -35,7 +39,8 @@ class Size(NamedTuple):
 
     packages: int
     download_bytes: int
-    disk_bytes: int
+    unpacked_bytes: int
+    bytecode_bytes: int
     seconds: float | None
 
 
@@ -53,12 +58,24 @@ def download(directory: Path) -> Path:
     return wheel
 
 
-def disk_bytes(archive: Path) -> int:
-    if archive.suffix == ".whl":
-        with zipfile.ZipFile(archive) as wheel:
-            return sum(member.file_size for member in wheel.infolist())
-    with tarfile.open(archive) as source:
-        return sum(member.size for member in source)
+def unpacked_bytes(archive: Path) -> int:
+    with zipfile.ZipFile(archive) as wheel:
+        return sum(member.file_size for member in wheel.infolist())
+
+
+def bytecode_bytes(archive: Path) -> int:
+    """Return the size of the bytecode files of a wheel; modules that this Python cannot compile have none."""
+    with zipfile.ZipFile(archive) as wheel, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes of others
+        return sum(_bytecode_of(wheel.read(name)) for name in wheel.namelist() if name.endswith(".py"))
+
+
+def _bytecode_of(source: bytes) -> int:
+    try:
+        code = compile(source, "module.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return 0
+    return _BYTECODE_HEADER_BYTES + len(marshal.dumps(code))
 
 
 def archives_of(wheel: Path, extra: str, directory: Path) -> list[Path]:
@@ -80,20 +97,28 @@ def install_seconds(wheel: Path, extra: str, directory: Path) -> float:
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run([sys.executable, "-I", "-m", "venv", scratch], check=True)
         python = str(Path(scratch, "bin", "python"))
-        started = time.monotonic()
+        started = _children_seconds()
         pip("install", "--no-index", "--find-links", str(directory), requirement(wheel, extra), python=python)
-        return time.monotonic() - started
+        return _children_seconds() - started
+
+
+def _children_seconds() -> float:
+    """Return the processor time of all processes that have ended: unlike elapsed time, it is that of an idle machine."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def measure(directory: Path, *, with_times: bool) -> dict[str, Size]:
     wheel = download(directory)
+    unpacked, bytecode = functools.cache(unpacked_bytes), functools.cache(bytecode_bytes)
     sizes = {}
     for extra in SETS:
         archives = archives_of(wheel, extra, directory)
         sizes[extra] = Size(
             len(archives),
             sum(archive.stat().st_size for archive in archives),
-            sum(map(disk_bytes, archives)),
+            sum(map(unpacked, archives)),
+            sum(map(bytecode, archives)),
             install_seconds(wheel, extra, directory) if with_times else None,
         )
         print(f"{extra or 'core'}: {sizes[extra]}", flush=True)
@@ -102,11 +127,12 @@ def measure(directory: Path, *, with_times: bool) -> dict[str, Size]:
 
 def table(sizes: dict[str, Size]) -> str:
     has_times = any(size.seconds is not None for size in sizes.values())
-    head = ["command", "packages", "download", "on disk", *(["time"] if has_times else [])]
+    head = ["command", "packages", "download", "unpacked", "with bytecode", *(["processor time"] if has_times else [])]
     rows = [head, ["---", *(["---:"] * (len(head) - 1))]]
     for extra, size in sizes.items():
         command = f"`pip install 'orbitlog[{extra}]'`" if extra else "`pip install orbitlog`"
-        row = [command, str(size.packages), *(f"{round(count / MB)} MB" for count in size[1:3])]
+        counts = (size.download_bytes, size.unpacked_bytes, size.unpacked_bytes + size.bytecode_bytes)
+        row = [command, str(size.packages), *(f"{round(count / MB)} MB" for count in counts)]
         rows.append(row + ([f"{size.seconds:.0f} s"] if size.seconds is not None else []))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
@@ -120,7 +146,9 @@ def write_page(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--times", action="store_true", help="also install each set, and write how long that takes")
+    parser.add_argument(
+        "--times", action="store_true", help="also install each set, and write the processor time of that"
+    )
     parser.add_argument("--keep", type=Path, help="keep the archives in this directory")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -128,9 +156,9 @@ def main() -> int:
         directory.mkdir(parents=True, exist_ok=True)
         sizes = measure(directory.resolve(), with_times=options.times)
     write_page(table(sizes))
-    core_mb = sizes[""].download_bytes / MB
-    if core_mb > CORE_DOWNLOAD_MAX_MB:
-        print(f"the core is {core_mb:.0f} MB to download, at most {CORE_DOWNLOAD_MAX_MB} are allowed", file=sys.stderr)
+    core_mb = sizes[""].unpacked_bytes / MB
+    if core_mb > CORE_UNPACKED_MAX_MB:
+        print(f"the core is {core_mb:.0f} MB unpacked, at most {CORE_UNPACKED_MAX_MB} are allowed", file=sys.stderr)
         return 1
     return 0
 
