@@ -103,7 +103,7 @@ def install_seconds(wheel: Path, extra: str, directory: Path) -> float:
 
 
 def _children_seconds() -> float:
-    """Return the processor time of all processes that have ended: unlike elapsed time, it is that of an idle machine."""
+    """Return the processor time of all ended child processes; unlike elapsed time, other load hardly changes it."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
