@@ -73,9 +73,11 @@ def test_submitted_program_copies_a_topic(yarn: Yarn, broker: RunningBroker, mod
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    program = tmp_path / "copy.py"
+    program = tmp_path / "copy_topic.py"
     program.write_text(PROGRAM)
     settings = SMALL | {
+        "spark.app.name": "copy",  # in cluster mode YARN has a name before the program runs
+        "spark.yarn.stagingDir": str(tmp_path),
         "spark.yarn.jars": f"local:{home}/jars/*",
         "spark.yarn.appMasterEnv.PYSPARK_PYTHON": sys.executable,
         "spark.executorEnv.PYSPARK_PYTHON": sys.executable,
@@ -99,7 +101,7 @@ def test_submitted_program_copies_a_topic(yarn: Yarn, broker: RunningBroker, mod
 
 def test_command_runs_its_tasks_in_containers(yarn: Yarn, broker: RunningBroker, tmp_path: Path) -> None:
     """The package is shipped to the containers, which do not need it installed."""
-    settings = "\n".join(f"{name} {text}" for name, text in SMALL.items())
+    settings = "\n".join(f"{name} {text}" for name, text in (SMALL | {"spark.yarn.stagingDir": tmp_path}).items())
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text(settings)
     command = [

@@ -72,9 +72,10 @@ def proxy_jars(version: str, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> tupl
 @cache
 def yarn_jars(version: str = HADOOP, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> tuple[str, ...]:
     """Return the class path of YARN's resource and node manager; raises `NotAvailable` if it cannot be downloaded."""
-    directory = cache_directory() / f"yarn-{version}"
+    directory = cache_directory() / f"yarn-server-{version}"
     directory.mkdir(parents=True, exist_ok=True)
-    artifacts = ("yarn-server-resourcemanager", "yarn-server-nodemanager", "common")
+    # The resource manager names classes of the timeline service, which its own package leaves out.
+    artifacts = ("yarn-server-resourcemanager", "yarn-server-nodemanager", "yarn-server-timelineservice", "common")
     jars = _cached_jars(directory) or _resolve(
         directory, version, maven_seconds_max, artifacts, group="org.apache.hadoop", prefix="hadoop-"
     )

@@ -32,6 +32,13 @@ _PORTS = {
     "yarn.nodemanager.collector-service.address",
     "yarn.nodemanager.webapp.address",
 }
+# Without a configuration log4j prints nothing, not even why a manager ended.
+_LOG4J = """\
+log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
+"""
 
 
 @dataclass(frozen=True)
@@ -57,11 +64,16 @@ class Yarn:
             table: dict[str, dict[str, list[dict[str, object]]]] = json.load(answer)
             return table
 
-    def is_ready(self) -> bool:
+    def answers(self) -> bool:
+        """Return whether the resource manager serves its page."""
         try:
-            return self.nodes() == 1
+            self.nodes()
         except OSError:
             return False
+        return True
+
+    def is_ready(self) -> bool:
+        return self.answers() and self.nodes() == 1
 
 
 @contextmanager
@@ -73,6 +85,7 @@ def running_yarn(directory: Path, java: Path) -> Iterator[Yarn]:
     settings = _settings(directory, logs)
     _write(configuration / "yarn-site.xml", settings)
     _write(configuration / "core-site.xml", {"fs.defaultFS": "file:///", "hadoop.tmp.dir": str(directory / "tmp")})
+    (configuration / "log4j.properties").write_text(_LOG4J)
     yarn = Yarn(configuration, settings["yarn.resourcemanager.webapp.address"], logs)
     path = os.pathsep.join([str(configuration), *jars])
     options = ["-Xmx512m", "-XX:+UseSerialGC", f"-Dhadoop.log.dir={directory}", f"-Dyarn.log.dir={directory}"]
@@ -81,7 +94,10 @@ def running_yarn(directory: Path, java: Path) -> Iterator[Yarn]:
         for name, main in _MANAGERS.items():
             command = [str(java), *options, "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", path, main]
             managers.append(ServerProcess(name, command, directory / f"{name.replace(' ', '-')}.log"))
-        managers[-1].wait_until(yarn.is_ready, READY_SECONDS_MAX)
+        resource_manager, node_manager = managers
+        # The node manager waits for a resource manager that has ended.
+        resource_manager.wait_until(yarn.answers, READY_SECONDS_MAX)
+        node_manager.wait_until(yarn.is_ready, READY_SECONDS_MAX)
         yield yarn
     finally:
         for manager in reversed(managers):

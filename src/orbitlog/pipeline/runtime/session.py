@@ -66,6 +66,9 @@ SETTINGS: Mapping[str, str] = {
 }
 # In local mode driver and executors are one process: listen on loopback only.
 _LOCAL_SETTINGS: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# Sockets are created in java.io.tmpdir. On YARN that is below the directory of the container, and the path is longer
+# than the 107 bytes that a socket may have: no Python worker would start.
+_YARN_SETTINGS: Mapping[str, str] = {"spark.python.unix.domain.socket.enabled": "false"}
 
 
 class SparkUnavailable(OrbitlogError):
@@ -90,7 +93,7 @@ def build_session(
     check_java()
     options = _JVM_OPTIONS_FOR_TASKS if only_tasks else _JVM_OPTIONS
     jvm_settings = {f"spark.{process}.extraJavaOptions": options for process in ("driver", "executor")}
-    chosen = {**SETTINGS, **jvm_settings, **(_LOCAL_SETTINGS if is_local(master) else {}), **(settings or {})}
+    chosen = {**default_settings(master), **jvm_settings, **(settings or {})}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = session_class.builder.master(with_retries(master)).appName(app_name).config(map=dict(chosen))
     with tempfile.TemporaryFile("w+") as stderr, _stderr_into(stderr.fileno()):
@@ -135,6 +138,13 @@ def _spark_finds_sources() -> bool:
     """Return whether Spark discovers data sources: it starts Python through a shell without quoting the path."""
     python = os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ.get("PYSPARK_PYTHON") or "python3"
     return shlex.quote(python) == python
+
+
+def default_settings(master: str) -> dict[str, str]:
+    """Return Orbitlog's settings for a master, without JVM options."""
+    if is_local(master):
+        return {**SETTINGS, **_LOCAL_SETTINGS}
+    return {**SETTINGS, **(_YARN_SETTINGS if master == "yarn" else {})}
 
 
 def is_local(master: str) -> bool:

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.pipeline.runtime.session import SparkUnavailable, check_java, is_local, use_session, with_retries
+from orbitlog.pipeline.runtime.session import (
+    SparkUnavailable,
+    check_java,
+    default_settings,
+    is_local,
+    use_session,
+    with_retries,
+)
 
 
 @pytest.fixture
@@ -67,6 +74,13 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_local_masters_try_failed_tasks_again(master: str, expected: str) -> None:
     assert with_retries(master) == expected
     assert is_local(master) == (master.startswith("local") and "cluster" not in master)
+
+
+@pytest.mark.parametrize(
+    ("master", "uses_sockets"), [("local[2]", "true"), ("spark://127.0.0.1:7077", "true"), ("yarn", "false")]
+)
+def test_workers_of_yarn_use_no_socket_with_a_long_path(master: str, uses_sockets: str) -> None:
+    assert default_settings(master)["spark.python.unix.domain.socket.enabled"] == uses_sockets
 
 
 def test_a_session_without_a_context_is_refused_in_one_sentence() -> None:
