@@ -52,10 +52,26 @@ class TailFeed:
         self._source = source
         self._topic = topic
         self._positions: dict[MessageQueue, int] = {}
+        self._brokers_missed: set[str] = set()
         self.viewers: set[Viewer] = set()
         self.reading: asyncio.Task[None] | None = None
+        self.has_begun = False
+        """Whether the first round is over: every later message is offered to the viewers or counted as dropped."""
 
-    async def read_for_ever(self) -> None:
+    @property
+    def has_ended(self) -> bool:
+        """Whether reading stopped for good, by an unexpected error: the viewers must join anew."""
+        return self.reading is not None and self.reading.done()
+
+    def start(self) -> None:
+        self.reading = asyncio.create_task(self._read_for_ever())
+        self.reading.add_done_callback(self._log_end)
+
+    def _log_end(self, reading: asyncio.Task[None]) -> None:
+        if not reading.cancelled() and (error := reading.exception()) is not None:
+            log.error("%s: the tail of %s ended: %s", self._source.name, self._topic, error, exc_info=error)
+
+    async def _read_for_ever(self) -> None:
         """Poll until cancelled; a failed round is shown to the viewers and retried."""
         await self._poll(is_first=True)
         while True:
@@ -69,23 +85,29 @@ class TailFeed:
         for broker in sample.masters:
             if self._topic not in (broker.topics.value or {}):
                 continue
+            # The tail of a broker that could not be asked in the first round begins with its first answer.
+            from_ends = is_first or broker.name in self._brokers_missed
             try:
                 stats = await self._source.brokers.topic_stats(broker.address, self._topic)
                 for queue, bounds in stats.offsets.items():
                     at = BrokerQueue(broker.name, broker.address, self._topic, queue.queue_id)
-                    await self._read(inspection, queue, at, bounds.max_queue_offset, is_first)
+                    await self._read(inspection, queue, at, bounds.max_queue_offset, from_ends)
+                self._brokers_missed.discard(broker.name)
             except OrbitlogError as error:
                 problem = f"{broker.name}: {error}"
+                if is_first:
+                    self._brokers_missed.add(broker.name)
+        self.has_begun = True
         for viewer in self.viewers:
             viewer.problem = problem
         if problem is not None:
             await asyncio.sleep(FAILED_SECONDS)
 
     async def _read(
-        self, inspection: Inspection, queue: MessageQueue, at: BrokerQueue, end: int, is_first: bool
+        self, inspection: Inspection, queue: MessageQueue, at: BrokerQueue, end: int, from_ends: bool
     ) -> None:
         # A queue that appears later was created after the tail began, so it is read from its start.
-        start = self._positions.get(queue, end if is_first else 0)
+        start = self._positions.get(queue, end if from_ends else 0)
         if end - start > PER_QUEUE_MAX:
             skipped = end - PER_QUEUE_MAX - start
             start += skipped
@@ -109,12 +131,13 @@ class TailFeeds:
     def viewer_count(self) -> int:
         return sum(len(feed.viewers) for feed in self._feeds.values())
 
-    def join(self, source: ClusterSource, topic: str, viewer: Viewer) -> None:
+    def join(self, source: ClusterSource, topic: str, viewer: Viewer) -> TailFeed:
         feed = self._feeds.get((source.name, topic))
-        if feed is None:
+        if feed is None or feed.has_ended:
             feed = self._feeds[source.name, topic] = TailFeed(source, topic)
-            feed.reading = asyncio.create_task(feed.read_for_ever())
+            feed.start()
         feed.viewers.add(viewer)
+        return feed
 
     async def leave(self, source: ClusterSource, topic: str, viewer: Viewer) -> None:
         feed = self._feeds.get((source.name, topic))

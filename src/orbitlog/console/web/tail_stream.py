@@ -68,15 +68,16 @@ class TailStream:
     async def _events(
         self, source: ClusterSource, topic: str, viewer: Viewer, *, with_bodies: bool
     ) -> AsyncIterator[bytes]:
-        self._feeds.join(source, topic, viewer)
+        feed = self._feeds.join(source, topic, viewer)
         loop = asyncio.get_running_loop()
         sent_s, reported = loop.time(), (-1, -1, viewer.problem)
         try:
             yield f"retry: {_RETRY_MS}\n\n".encode()
-            while True:
+            while not feed.has_ended:  # after the end of the stream the page connects again
                 messages = viewer.take(_MESSAGES_PER_EVENT)
                 state = viewer.seen, viewer.dropped, viewer.problem
-                if messages or state != reported:
+                # The first event says that the tail has begun: what is sent from now on is shown or counted as dropped.
+                if messages or (state != reported and (feed.has_begun or viewer.problem)):
                     rows = [message_row(message) for message in messages]
                     rows = rows if with_bodies else without_previews(rows)
                     event = TailEvent(messages=rows, seen=state[0], dropped=state[1], problem=state[2])
