@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from orbitlog.testing.golden import GoldenStore, extract_golden
+from tests.support import hang_limit
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -20,6 +21,7 @@ settings.register_profile("search", max_examples=2000, deadline=None, database=N
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(hang_limit)
     if not config.getoption("--hypothesis-profile", default=None):
         settings.load_profile("repeatable")
 
