@@ -29,13 +29,13 @@ from orbitlog.wire.bodies.route_bodies import ClusterInfo
 from orbitlog.wire.codes import RequestCode
 
 ROUND_SECONDS = 5.0
-IDLE_ROUND_SECONDS = 60.0
-WATCHED_SECONDS = 30.0
-TABLE_AGE_MS = 20_000
+IDLE_ROUND_SECONDS = 60.0  # while no page is open, a history is kept nevertheless
+WATCHED_SECONDS = 30.0  # several rounds: a page reloads once in each
+TABLE_AGE_MS = 20_000  # tables change seldom, and are the largest answers
 ENDS_PER_ROUND = 250  # 50 requests a second
 IDLE_ENDS_PER_ROUND = 120
 _SECONDS = 3.0
-_RETRY_MS = 1000
+_RETRY_MS = 1000  # between two rereads of the tables for names that no broker has: visitors choose these
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -103,6 +103,7 @@ class ClusterSource:
             self._sampled.clear()
             self._wake.set()
         try:
+            # An old sample is better than none: a page states its age, and a broker that hangs would hold it up.
             async with asyncio.timeout(None if self._sample is None else _SECONDS):
                 await self._sampled.wait()
         except TimeoutError:
@@ -141,10 +142,11 @@ class ClusterSource:
         loop = asyncio.get_running_loop()
         while True:
             await self._take_sample(TABLE_AGE_MS)
+            # Here and not before the wait: a page that is opened while ends are read waits for the next round.
+            self._wake.clear()
             self._sampled.set()
             watched = self._watched_until > loop.time()
             await self._read_ends(IDLE_ENDS_PER_ROUND if not watched else ENDS_PER_ROUND)
-            self._wake.clear()
             watched = self._watched_until > loop.time()
             try:
                 async with asyncio.timeout(ROUND_SECONDS if watched else IDLE_ROUND_SECONDS):
