@@ -56,10 +56,11 @@ async def carry_out(kind: ChangeKind, call: Call, plan_id: str, confirm: str, re
         raise ConsoleError(400, f"to confirm, give the name {prepared.confirm[:255]!r} exactly")
     if not prepared.lines:
         raise ConsoleError(400, "the plan is empty: nothing would change")
+    # Last, so that a wrong confirmation does not use the plan up. Of two requests with one plan only one gets it.
     if not call.console.plans.take(plan_id):
         raise _changed(call, prepared, "this plan has expired or was carried out already: read the new plan")
     audit = _Audit(call, prepared, plan_id, requester)
-    await audit.write("started")
+    await audit.write("started")  # before the change: one that the console does not survive is recorded as well
     result, reason = "interrupted", ""
     try:
         lines = await prepared.apply()

@@ -55,6 +55,7 @@ async def examine_store(stores: dict[str, Path], name: str) -> DoctorAnswer:
             sentence = f"the check takes longer than {CHECK_SECONDS:.0f} s: run `orbitlog doctor check {path}`"
             raise ConsoleError(504, sentence) from None
         finally:
+            # Also if the visitor closes the page: the check of a large store reads it for minutes.
             if process.returncode is None:
                 process.kill()
                 await process.wait()

@@ -37,6 +37,7 @@ class Sessions:
         """Open a session with a fresh token; return the token for the cookie, and the visitor."""
         self._drop_expired()
         if len(self._sessions) >= SESSIONS_MAX:
+            # The idlest one ends: to refuse instead would let forgotten sessions keep all visitors out.
             del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].used_s)]
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         key = _hashed(token)

@@ -61,6 +61,7 @@ class VisitorGuard:
         console = self._console
         if not is_known_host(headers.get("host", ""), console.options.public_url):
             return 421, "unknown host name: open the console by its address, or start it with --public-url"
+        # After the host: nothing is counted for a page that reaches the console under a name of its own.
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
             return 413, f"the request is larger than {BODY_BYTES_MAX} bytes"
@@ -86,6 +87,7 @@ def _cookie(text: str) -> str:
         cookies = SimpleCookie(text)
     except CookieError:
         return ""
+    # The `__Host-` cookie first: a page of a sibling domain can set the other one, but not this.
     found = cookies.get(SECURE_COOKIE) or cookies.get(COOKIE)
     return "" if found is None else found.value
 

@@ -14,6 +14,7 @@ from orbitlog.formats.names import is_system_group
 SAMPLES_MAX = 360
 STEP_MS = 10_000
 GROUPS_MAX = 1000
+# 360 points of 1,000 groups, and of 256 queues of 20 groups, are a few hundred thousand numbers a cluster at most.
 WATCHED_MAX = 20
 QUEUES_MAX = 256
 PUT_TPS, GET_TPS = "putTps", "getTransferredTps"

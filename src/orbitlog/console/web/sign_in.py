@@ -46,16 +46,18 @@ class SignIn:
         fields = await read_form(request)
         name, password = fields.get("name", "")[:100], fields.get("password", "")
         failed, client = self._console.failed_sign_ins, client_address(request)
+        # By name and by address: many addresses may try one user, and one address may try many users.
         wait = failed.wait_seconds(f"name {name}", client)
         if wait:
             return self._page(request, f"too many failed attempts; wait {wait:.0f} s", 429)
+        # In a thread: scrypt takes its time on purpose, and all pages share the event loop.
         user = await asyncio.to_thread(self._console.users.verify, name, password)
         facts = {"action": "sign in", "user": name, "address": client, "browser": client_browser(request)}
         if user is None:
             failed.add(f"name {name}", client)
             self._console.audit.write(**facts, result="refused")
             return self._page(request, "name or password is wrong", 403)
-        failed.forget(f"name {name}")
+        failed.forget(f"name {name}")  # not the address: one valid account must not allow guesses at others
         self._console.audit.write(**facts, result="done")
         return self._signed_in(request, user.name, user.role)
 

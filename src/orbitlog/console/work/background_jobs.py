@@ -12,7 +12,7 @@ from orbitlog.console.sources.server_problems import problem_sentence
 from orbitlog.console.views.answers import ConsoleError
 from orbitlog.errors import OrbitlogError
 
-RUNNING_MAX = 2
+RUNNING_MAX = 2  # jobs read stores and start Spark beside brokers of the same machine
 WAITING_MAX = 20
 KEPT_MAX = 50
 ROWS_MAX = 10_000
@@ -110,6 +110,7 @@ class BackgroundJobs:
         except OSError as error:
             job.state, job.problem = FAILED, str(error)
         finally:
+            # Any other exception ends the task and is logged as such; the job must not stay running.
             if not job.is_finished:
                 job.state, job.problem = FAILED, "internal error; the log of the console has the details"
             job.finished_ms = self._now_ms()
