@@ -26,7 +26,7 @@ def checked_stored_topic(topic: str) -> str:
 
 
 def known_topic(topics: Topics, topic: str) -> TopicConfig:
-    """Return the configuration of a topic; raise `RequestRefused` if there is none."""
+    """Return the configuration of a topic; raise `RequestRefused` if it does not exist."""
     config = topics.find(topic)
     if config is None:
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
