@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orbitlog.errors import BadField, FormatError, LengthMismatch, Truncated
+from orbitlog.formats.derived.unit_scan import scan_units
 from orbitlog.formats.java import INT_MIN, LONG_MIN
 from orbitlog.formats.layout import Field, Layout
 from orbitlog.formats.records.message import Bytes
@@ -113,11 +114,7 @@ def read_ext_unit_at(buffer: Bytes, position: int) -> QueueExtFound:
 
 
 def scan_ext_file(buffer: Bytes, start: int = 0) -> Iterator[tuple[int, QueueExtFound]]:
-    """Yield position and unit from `start` on, then the reason for stopping; no reason if the bytes just end."""
-    position = start
-    while position < len(buffer):
-        found = read_ext_unit_at(buffer, position)
-        yield position, found
-        if not isinstance(found, QueueExtUnit):
-            return
-        position += found.size_bytes
+    """Scan an extension file, as `scan_units` does."""
+    return scan_units(
+        buffer, start, read_ext_unit_at, lambda found: found.size_bytes if isinstance(found, QueueExtUnit) else None
+    )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orbitlog.errors import BadField, BadMagic, FormatError, LengthMismatch, LimitExceeded, Misplaced, Truncated
+from orbitlog.formats.derived.unit_scan import scan_units
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.layout import Field, Layout
 from orbitlog.formats.records.message import Bytes
@@ -145,14 +146,10 @@ def read_timer_unit_at(buffer: Bytes, position: int) -> TimerLogFound:
 
 
 def scan_timer_log(buffer: Bytes, start: int = 0) -> Iterator[tuple[int, TimerLogFound]]:
-    """Yield position and unit from `start` on, then the reason for stopping; no reason if the bytes just end."""
-    position = start
-    while position < len(buffer):
-        found = read_timer_unit_at(buffer, position)
-        yield position, found
-        if not isinstance(found, TimerLogUnit):
-            return
-        position += TIMER_UNIT_BYTES
+    """Scan a timer log file, as `scan_units` does."""
+    return scan_units(
+        buffer, start, read_timer_unit_at, lambda found: TIMER_UNIT_BYTES if isinstance(found, TimerLogUnit) else None
+    )
 
 
 def walk_slot(

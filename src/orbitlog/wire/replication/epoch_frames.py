@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from orbitlog.errors import WireError
 from orbitlog.formats.derived.epoch_file import EpochEntry
@@ -34,6 +34,8 @@ ENTRIES_MAX = 1000
 BODY_BYTES_MAX = 4 * 1024 * 1024
 """Largest transfer; a Java slave has a buffer of 4 MiB for head and body, so a master of it sends less."""
 TRANSFER_HEAD_BYTES = _TRANSFER_HEAD.size
+
+FrameT = TypeVar("FrameT")
 
 
 class Handshake(NamedTuple):
@@ -98,28 +100,39 @@ def encode_epoch_transfer_head(head: TransferHead) -> bytes:
     return _TRANSFER_HEAD.pack(_TRANSFER_STATE, *head)
 
 
-class SlaveFrameDecoder:
-    """Decodes what a slave sends: one handshake, then reports. Keeps at most 15 bytes."""
+class _FrameDecoder(Generic[FrameT]):
+    """Decodes a stream of one handshake and the frames after it; keeps the bytes of an incomplete frame."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
         self._is_handshaken = False
 
-    def receive_data(self, data: bytes) -> Iterator[Handshake | EpochReport]:
+    def receive_data(self, data: bytes) -> Iterator[FrameT]:
         """Yield the frames that `data` completes; raise `WireError` if one is invalid."""
         kept = self._kept
         kept += data
         position = 0
         try:
-            while True:
-                needed = _REPORT.size if self._is_handshaken else _HANDSHAKE.size
-                if len(kept) - position < needed:
-                    return
-                frame = self._report(position) if self._is_handshaken else self._handshake(position)
-                position += needed
+            while (decoded := self._decode(position)) is not None:
+                frame, position = decoded
                 yield frame
         finally:
+            # Also if the caller stops early, or a frame is invalid: the frames before it were taken.
             del kept[:position]
+
+    def _decode(self, position: int) -> tuple[FrameT, int] | None:
+        """Return the frame at a position and its end; None if it is incomplete."""
+        raise NotImplementedError
+
+
+class SlaveFrameDecoder(_FrameDecoder[Handshake | EpochReport]):
+    """Decodes what a slave sends: one handshake, then reports. Keeps at most 15 bytes."""
+
+    def _decode(self, position: int) -> tuple[Handshake | EpochReport, int] | None:
+        end = position + (_REPORT.size if self._is_handshaken else _HANDSHAKE.size)
+        if len(self._kept) < end:
+            return None
+        return self._report(position) if self._is_handshaken else self._handshake(position), end
 
     def _handshake(self, position: int) -> Handshake:
         state, last_file, learner, slave_id = _HANDSHAKE.unpack_from(self._kept, position)
@@ -138,32 +151,19 @@ class SlaveFrameDecoder:
         return EpochReport(physical_offset)
 
 
-class MasterFrameDecoder:
+class MasterFrameDecoder(_FrameDecoder[HandshakeAnswer | EpochTransfer]):
     """Decodes what a master sends: one handshake answer, then transfers. Keeps at most one incomplete frame."""
 
     def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        super().__init__()
         self._body_bytes_max = body_bytes_max
-        self._kept = bytearray()
-        self._is_handshaken = False
 
     @property
     def kept_bytes(self) -> int:
         return len(self._kept)
 
-    def receive_data(self, data: bytes) -> Iterator[HandshakeAnswer | EpochTransfer]:
-        """Yield the frames that `data` completes; raise `WireError` if a header or an entry is invalid."""
-        kept = self._kept
-        kept += data
-        position = 0
-        try:
-            while True:
-                decoded = self._transfer(position) if self._is_handshaken else self._answer(position)
-                if decoded is None:
-                    return
-                frame, position = decoded
-                yield frame
-        finally:
-            del kept[:position]
+    def _decode(self, position: int) -> tuple[HandshakeAnswer | EpochTransfer, int] | None:
+        return self._transfer(position) if self._is_handshaken else self._answer(position)
 
     def _answer(self, position: int) -> tuple[HandshakeAnswer, int] | None:
         kept = self._kept
