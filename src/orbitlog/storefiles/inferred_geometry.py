@@ -15,7 +15,7 @@ from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.settings import store_settings as settings_table
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
-from orbitlog.storefiles.store_inference import infer_geometry
+from orbitlog.storefiles.store_inference import FILE_BYTES_MAX, infer_geometry
 
 _STEPS_MIN = 2
 
@@ -34,7 +34,8 @@ def robust_geometry(store: StoreFiles, settings: StoreSettings) -> StoreGeometry
 
 def _step_of_names(groups: Collection[Sequence[OffsetFile]], size_bytes: int) -> int:
     """Return the distance that most files of the groups have to the one before, unless missing files explain it."""
-    steps = Counter(later.base - earlier.base for files in groups for earlier, later in pairwise(files))
+    distances = (later.base - earlier.base for files in groups for earlier, later in pairwise(files))
+    steps = Counter(distance for distance in distances if distance <= FILE_BYTES_MAX)
     if not steps:
         return size_bytes
     step, count = steps.most_common(1)[0]

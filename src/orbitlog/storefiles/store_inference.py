@@ -18,14 +18,18 @@ from orbitlog.formats.derived.checkpoint import CHECKPOINT, decode_checkpoint
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.index_layout import IndexLayout, infer_layout
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.formats.records.log_format import scan_log
 from orbitlog.formats.records.message import Message
 from orbitlog.settings import store_settings as settings_table
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
-from orbitlog.storefiles.mapped_view import mapped_view
+from orbitlog.storefiles.confined.regular_files import WHOLE_FILE_BYTES_MAX
+from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, SizedFile, StoreFiles
 
+FILE_BYTES_MAX = INT_MAX
+"""Largest size of segments and queue files: Java's settings of sizes are ints."""
 _RECORDS_SAMPLED = 200
 _INDEX_FILES_SAMPLED = 20
 _ENTRIES_OF_5X = frozenset(("abort.bak", "brokerIdentity", "compaction", "epochFileCheckpoint", "rocksdbstore"))
@@ -69,8 +73,11 @@ def infer_queue_file_bytes(files: Sequence[OffsetFile], settings: StoreSettings)
 
 
 def common_size(files: Sequence[OffsetFile]) -> int | None:
-    """Return the size that most files have; of equally common ones that which their names confirm, else the larger."""
-    sizes = Counter(file.size_bytes for file in files if file.size_bytes)
+    """Return the size that most files have; of equally common ones that which their names confirm, else the larger.
+
+    A size that no broker can be set to does not count: a sparse file of a terabyte takes no room in an archive.
+    """
+    sizes = Counter(file.size_bytes for file in files if 0 < file.size_bytes <= FILE_BYTES_MAX)
     if not sizes:
         return None
     steps = {later.base - earlier.base for earlier, later in pairwise(files)}
@@ -139,7 +146,8 @@ def signs_of_5x(store: StoreFiles) -> Iterator[str]:
 def _signs_in_text(path: Path) -> Iterator[str]:
     marks = _TEXT_OF_5X.get(path.name, ())
     if marks:
-        content = path.read_bytes()
+        with mapped_view(path) as view:
+            content = bytes(view[: min(written_until(path), WHOLE_FILE_BYTES_MAX)])
         yield from (f"{path.name} with {mark.decode()}" for mark in marks if mark in content)
 
 

@@ -18,9 +18,10 @@ from orbitlog.cli.output.stream_table import Column, StreamTable
 from orbitlog.cli.store_options import report_damage, warn
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.timer_checkpoint import decode_timer_checkpoint
-from orbitlog.formats.derived.timer_wheel import TimerSlot, scan_wheel
-from orbitlog.storefiles.mapped_view import mapped_view
+from orbitlog.formats.derived.timer_wheel import SLOT_BYTES, TimerSlot, scan_wheel, turn_slots_of
+from orbitlog.storefiles.mapped_view import mapped_view, written_until
 
+_PAIR_BYTES = 2 * SLOT_BYTES  # a wheel has slots for two turns
 _FIELDS = ("deliverTimestamp", "messages", "firstLogPosition", "lastLogPosition")
 
 
@@ -43,7 +44,11 @@ def command(*, path: Path, output: Output, with_delivered: bool, limit: int | No
     problems: list[str] = []
     with mapped_view(wheel) as view:
         try:
-            slots = [slot for _, slot in scan_wheel(view) if slot.time_ms >= delivered_until_ms]
+            turn_slots_of(len(view))
+            # Without the hole at the end, which may be a terabyte in a store of a stranger.
+            written = -(-written_until(wheel) // _PAIR_BYTES) * _PAIR_BYTES
+            written_slots = scan_wheel(view[: max(written, _PAIR_BYTES)])
+            slots = [slot for _, slot in written_slots if slot.time_ms >= delivered_until_ms]
         except FormatError as error:
             slots = []
             problems.append(f"{wheel}: {error}")

@@ -7,7 +7,8 @@ the log has only its last offset, which the rebuild cannot know: without it the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from orbitlog.formats import names
@@ -17,15 +18,16 @@ from orbitlog.formats.derived.timer_log import TIMER_LOG_UNIT, TIMER_UNIT_BYTES
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.records.message import RECORD_BYTES_MIN
 from orbitlog.jobs.split_derivation import UNIT, Units
-from orbitlog.jobs.staging import TEMPORARY, put_bytes
+from orbitlog.jobs.staging import TEMPORARY, put_bytes, whole_file
 from orbitlog.kernels.arrays import np, npt
 from orbitlog.storefiles.config_reading import known_topics
-from orbitlog.storefiles.disk import Disk
+from orbitlog.storefiles.disk import Disk, PlainFile
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.rocksdb.rocksdb_queues import LastUnit, queue_database, read_last_units
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles, find_queues
 
 Queue = tuple[str, int]
+_COPY_BYTES = 8 * 1024 * 1024
 _PHYSICAL_OFFSET = TIMER_LOG_UNIT.position("physical_offset")
 _I32, _I64 = struct.Struct(">i"), struct.Struct(">q")
 
@@ -140,13 +142,18 @@ def keep_delivery_times(disk: Disk, store: StoreFiles, out: Path, state: Path) -
         stored = [_units_of(file) for file in files]
         queue_offsets = np.concatenate([offsets for offsets, _ in stored])
         units = np.concatenate([units for _, units in stored])
+        if not len(units):
+            continue
         for file in derived.get(queue, ()):
             count += _take_times(disk, file, state, queue_offsets, units)
     return count
 
 
 def _units_of(file: OffsetFile) -> tuple[npt.NDArray[np.int64], Units]:
-    units = np.frombuffer(file.path.read_bytes()[: file.size_bytes // ENTRY_BYTES * ENTRY_BYTES], UNIT)
+    with mapped_view(file.path) as view:
+        # The hole after the last unit may be a terabyte in a store of a stranger.
+        end = min(len(view), written_until(file.path) + ENTRY_BYTES - 1)
+        units = np.frombuffer(bytes(view[: end // ENTRY_BYTES * ENTRY_BYTES]), UNIT)
     return file.base // ENTRY_BYTES + np.arange(len(units)), units
 
 
@@ -163,7 +170,9 @@ def _take_times(disk: Disk, file: OffsetFile, state: Path, queue_offsets: npt.ND
     if changed.any():
         units["tags_code"][changed] = source["tags_code"][changed]
         modified_ms = int(file.path.stat().st_mtime * 1000)
-        put_bytes(disk, file.path, units.tobytes(), state / TEMPORARY, modified_ms=modified_ms)
+        with whole_file(disk, file.path, state / TEMPORARY, modified_ms=modified_ms) as changed_file:
+            changed_file.write(0, units.tobytes())
+            changed_file.resize(file.size_bytes)
     return int(changed.sum())
 
 
@@ -173,23 +182,37 @@ def convert_timers(
     """Write timer log and wheel of the new store; return the number of units whose offsets were translated."""
     count = 0
     for file in store.timer_log:
-        with mapped_view(file.path) as view:
-            data = bytearray(view)
-        for position in range(0, written_until(file.path) - TIMER_UNIT_BYTES + 1, TIMER_UNIT_BYTES):
-            if _I32.unpack_from(data, position)[0] != TIMER_UNIT_BYTES:
-                break  # the end of the file, or of what was written
-            (physical_offset,) = _I64.unpack_from(data, position + _PHYSICAL_OFFSET)
-            moved = translate(physical_offset)
-            if moved is not None:
-                _I64.pack_into(data, position + _PHYSICAL_OFFSET, moved)
-                count += 1
-        modified_ms = int(file.path.stat().st_mtime * 1000)
-        put_bytes(disk, out / tree.TIMER_LOG / file.path.name, bytes(data), state / TEMPORARY, modified_ms=modified_ms)
+        with _copied(disk, file.path, out / tree.TIMER_LOG / file.path.name, state) as (view, copy):
+            for position in range(0, written_until(file.path) - TIMER_UNIT_BYTES + 1, TIMER_UNIT_BYTES):
+                if _I32.unpack_from(view, position)[0] != TIMER_UNIT_BYTES:
+                    break  # the end of the file, or of what was written
+                (physical_offset,) = _I64.unpack_from(view, position + _PHYSICAL_OFFSET)
+                moved = translate(physical_offset)
+                if moved is not None:
+                    copy.write(position + _PHYSICAL_OFFSET, _I64.pack(moved))
+                    count += 1
     if store.timer_wheel is not None:
         _copy(disk, store.timer_wheel.path, out / tree.TIMER_WHEEL, state)
     return count
 
 
 def _copy(disk: Disk, source: Path, target: Path, state: Path) -> None:
-    with mapped_view(source) as view:
-        put_bytes(disk, target, bytes(view), state / TEMPORARY, modified_ms=int(source.stat().st_mtime * 1000))
+    with _copied(disk, source, target, state):
+        pass
+
+
+@contextmanager
+def _copied(disk: Disk, source: Path, target: Path, state: Path) -> Iterator[tuple[memoryview, PlainFile]]:
+    """Yield the bytes of a file, and the copy of it that becomes `target` when the block ends without an error.
+
+    Holes stay holes: a store of a stranger may have a file that is nothing else.
+    """
+    modified_ms = int(source.stat().st_mtime * 1000)
+    with (
+        mapped_view(source) as view,
+        whole_file(disk, target, state / TEMPORARY, modified_ms=modified_ms) as copy,
+    ):
+        for start in range(0, min(written_until(source), len(view)), _COPY_BYTES):
+            copy.write(start, view[start : start + _COPY_BYTES])
+        copy.resize(len(view))
+        yield view, copy

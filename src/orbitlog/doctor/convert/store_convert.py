@@ -1,7 +1,7 @@
 """Store conversion: writes an ordinary store from one in DLedger mode or with RocksDB tables, which is only read.
 
 Everything is made in `<out>.converting` and renamed to `out` when it is complete and durable, so an interrupted
-conversion is never taken for a store. The same command continues it.
+conversion is never taken for a store. The same command of the same user continues it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from orbitlog.doctor.convert.conversion_origin import begin_or_continue
 from orbitlog.doctor.convert.derived_conversion import (
     convert_timers,
     drop_deleted_queues,
@@ -121,7 +122,7 @@ def convert_store(
     _check_room(store, out)
     disk = disk or RealDisk()
     state = work / _STATE
-    disk.make_directory(state)
+    begin_or_continue(disk, store, work, state)
     if store.dledger_segments:
         result = _convert_log(
             disk,

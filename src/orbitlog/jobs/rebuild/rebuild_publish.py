@@ -64,7 +64,7 @@ class Target:
         return {
             "version": _PLAN_VERSION,
             "store": str(self.store.root.resolve()),
-            "segments": _identities(self.store),
+            "segments": log_identities(self.store),
             "segmentBytes": self.geometry.segment_bytes,
             "queueFileBytes": self.geometry.queue_file_bytes,
             "indexLayout": [layout.slot_count, layout.entry_count],
@@ -76,7 +76,7 @@ class Target:
         }
 
 
-def _identities(store: StoreFiles) -> list[list[Any]]:
+def log_identities(store: StoreFiles) -> list[list[Any]]:
     """Return names, sizes and times of the segments, which differ if the log has changed."""
     found = [(segment.path.name, segment.path.stat()) for segment in store.segments]
     if store.dledger_member is not None:  # decides how much of the log is committed
@@ -120,7 +120,7 @@ def roll_forward(disk: Disk, out: Path, store: StoreFiles, *, is_in_place: bool)
     """
     staging = out / STAGING
     plan, committed = _own_plan(staging), _read_json(staging / _COMMIT)
-    if plan is not None and committed is not None and plan["segments"] == _identities(store):
+    if plan is not None and committed is not None and plan["segments"] == log_identities(store):
         publish(disk, out, is_in_place=is_in_place)
         return {"plan": plan, "report": committed["report"]}
     if (staging / _OLD).is_dir():

@@ -137,12 +137,17 @@ def _read_all(path: Path, descriptor: int, bytes_max: int | None) -> bytes:
         if bytes_max is not None:
             return file.read(bytes_max)
         # The length first: a sparse file of a terabyte takes no room in an archive.
-        if (size_bytes := os.fstat(descriptor).st_size) > WHOLE_FILE_BYTES_MAX:
-            raise StoreLayoutError(
-                f"{path} has {size_bytes} bytes, and at most {WHOLE_FILE_BYTES_MAX} are read at once: no broker writes"
-                " such a file; move it out of the store"
-            )
+        check_size(path, os.fstat(descriptor).st_size)
         return file.read(WHOLE_FILE_BYTES_MAX)
+
+
+def check_size(path: Path, size_bytes: int) -> None:
+    """Raise `StoreLayoutError` for a file that no table, journal or checkpoint is as large as."""
+    if size_bytes > WHOLE_FILE_BYTES_MAX:
+        raise StoreLayoutError(
+            f"{path} has {size_bytes} bytes, and at most {WHOLE_FILE_BYTES_MAX} are read at once: no broker writes"
+            " such a file; move it out of the store"
+        )
 
 
 def _check_regular(path: Path, mode: int) -> None:

@@ -18,6 +18,7 @@ from orbitlog.errors import StoreLayoutError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.storefiles.confined.store_links import find_links
 from orbitlog.storefiles.disk import RealDisk, make_link
+from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import is_database
 
 BINDING = "rocksdict"
@@ -25,8 +26,11 @@ INSTALL_ADVICE = "install rocksdict with pip install 'orbitlog[rocksdb]'"
 DEFAULT_FAMILY = "default"
 # Never changed after they were written: linked, because the tables of a large store may have many gigabytes.
 _IMMUTABLE_SUFFIXES = (".sst", ".blob")
-# Written by whichever process opens the database; the copy gets its own.
-_OF_THE_PROCESS = ("LOCK", "LOG")
+# Written by whichever process opens the database; the copy gets its own. The last is a file of the binding: with it a
+# store could choose that values are Python objects, which run code when they are read.
+_OF_THE_PROCESS = ("LOCK", "LOG", "rocksdict-config.json")
+_COPIED_BYTES_MAX = 4 * 1024**3
+_BLOCK_BYTES = 8 * 1024 * 1024
 
 
 def has_entries(directory: Path) -> bool:
@@ -99,13 +103,31 @@ def _refuse_links(directory: Path) -> None:
 
 
 def _readable_copy(directory: Path, copy: Path) -> Path:
+    """Create a directory with links to the immutable files and copies of the others; pipes and devices are left out."""
     disk = RealDisk()
     disk.make_directory(copy, durable=False)
+    left_bytes = _COPIED_BYTES_MAX
     for path in directory.iterdir():
+        if not path.is_file():
+            continue
         if path.name.endswith(_IMMUTABLE_SUFFIXES):
             make_link(path.resolve(), copy / path.name)
-        elif path.is_file() and not path.name.startswith(_OF_THE_PROCESS):
-            file = disk.create_plain(copy / path.name)
-            file.write(0, path.read_bytes())
-            file.close()
+        elif not path.name.startswith(_OF_THE_PROCESS):
+            left_bytes -= path.stat().st_size
+            if left_bytes < 0:
+                raise StoreLayoutError(
+                    f"logs and manifests have more than {_COPIED_BYTES_MAX} bytes, which no broker writes"
+                )
+            _copy_file(disk, path, copy / path.name)
     return copy
+
+
+def _copy_file(disk: RealDisk, path: Path, target: Path) -> None:
+    file = disk.create_plain(target)
+    try:
+        with mapped_view(path) as view:
+            for start in range(0, min(written_until(path), len(view)), _BLOCK_BYTES):
+                file.write(start, view[start : start + _BLOCK_BYTES])
+            file.resize(len(view))
+    finally:
+        file.close()
