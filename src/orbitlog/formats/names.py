@@ -128,6 +128,15 @@ def is_topic(topic: str) -> bool:
     return True
 
 
+def is_stored_topic(topic: str) -> bool:
+    """Return whether a store may contain a topic of that name."""
+    try:
+        check_stored_topic(topic)
+    except FormatError:
+        return False
+    return True
+
+
 def check_group(group: str) -> str:
     """Return the group if a broker accepts its name."""
     return _check_name("group", group, GROUP_CHARACTERS_MAX)

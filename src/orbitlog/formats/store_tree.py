@@ -7,7 +7,7 @@ the local time of their making, in 17. Only names: nothing here touches a disk.
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import PurePath
 
 from orbitlog.errors import BadField
@@ -59,6 +59,14 @@ def parse_offset_file_name(name: str) -> int | None:
 def index_file_name(made_at: datetime) -> str:
     """Name an index file after its (local) creation time."""
     return f"{made_at:%Y%m%d%H%M%S}{made_at.microsecond // 1000:03d}"
+
+
+def index_file_time(first_message_ms: int, previous: datetime) -> datetime:
+    """Return the time to name an index file after: that of its first message, in local time as Java has it.
+
+    Names must ascend: the time is later than that of the `previous` file (`datetime.min` before the first one).
+    """
+    return max(datetime.fromtimestamp(first_message_ms / 1000), previous + timedelta(milliseconds=1))
 
 
 def parse_index_file_name(name: str) -> datetime | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from orbitlog.formats import store_tree as tree
@@ -23,10 +24,9 @@ from orbitlog.store.recovery.queue_lives import (
     DeletionEvidence,
     QueueLife,
     UnitRun,
-    begun_after_deletion,
+    current_life,
     deleted_queues,
     is_complete,
-    last_life,
 )
 from orbitlog.storefiles.config_reading import known_topics
 from orbitlog.storefiles.disk import RealDisk
@@ -67,10 +67,11 @@ def drop_earlier_topics(
     topics = set(table.topics) or None if table is not None else None
     lives = {}
     for queue, runs in _runs_of(derivations).items():
-        life = last_life(runs, unit_zero=_unit_zero(store, queue) if len(runs) > 1 else None, log_start=log_start)
-        if topics is not None and queue[0] not in topics:
-            life = begun_after_deletion(life, queue[0], topics, _first_after_fillers(store, queue, life))
-        lives[queue] = life
+        unit_zero = _unit_zero(store, queue) if len(runs) > 1 else None
+        first_unit = partial(_first_after_fillers, store, queue)
+        lives[queue] = current_life(
+            queue[0], runs, topics, unit_zero=unit_zero, log_start=log_start, first_unit=first_unit
+        )
     begins = {queue: life.begins_at for queue, life in lives.items() if life.replaced_at is not None}
     deleted = _deleted(store, lives, derivations, table, is_rebuild=is_rebuild, use=use)
     for derivation in derivations if begins or deleted else ():

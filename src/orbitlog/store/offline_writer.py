@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
@@ -177,8 +177,7 @@ class OfflineStoreWriter:
         made_at = datetime.min
         for number, content in enumerate(self._derived.index_files, start=1):
             header = decode_header(content)
-            begin = datetime.fromtimestamp(header.begin_timestamp_ms / 1000)
-            made_at = max(begin, made_at + timedelta(milliseconds=1))
+            made_at = tree.index_file_time(header.begin_timestamp_ms, made_at)
             self._write(Path(tree.INDEX, tree.index_file_name(made_at)), content, header.end_timestamp_ms)
             if number < len(self._derived.index_files):
                 complete_until_ms = header.end_timestamp_ms

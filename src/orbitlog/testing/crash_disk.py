@@ -100,10 +100,7 @@ class CrashFile:
         with self._disk.step(f"sync {self._path}"):
             # Also if it was closed by another thread just now: its descriptor may be another file's already.
             assert self._is_open, f"{self._path} is closed"
-            if self._disk.sync_fails():
-                self._inode.fail_sync()
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-            self._inode.sync()
+            self._disk.sync_inode(self._inode)
 
     def close(self) -> None:
         assert self._is_open, f"{self._path} is closed twice"
@@ -142,10 +139,7 @@ class CrashPlainFile:
 
     def sync(self) -> None:
         with self._disk.step(f"sync {self._path}"):
-            if self._disk.sync_fails():
-                self._inode.fail_sync()
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-            self._inode.sync()
+            self._disk.sync_inode(self._inode)
 
     def close(self) -> None:
         """Does nothing: no descriptor is open."""
@@ -232,6 +226,13 @@ class CrashDisk:
         if self.full_from is not None and self.steps > self.full_from:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def sync_inode(self, inode: Inode) -> None:
+        """Sync the content of a file; raise `OSError` if this sync is to fail."""
+        if self.sync_fails():
+            inode.fail_sync()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        inode.sync()
+
     def sync_fails(self) -> bool:
         """Return whether this sync fails."""
         if self.sync_fails_at is None or self.steps <= self.sync_fails_at:
@@ -294,10 +295,13 @@ class CrashDisk:
 
     def create_file(self, path: Path, size_bytes: int) -> MappedFile:
         with disk_errors(f"making {path}"):
-            if path.name in self._parent(path).entries:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            self._refuse_existing(path)
             inode = self._create(path, size_bytes)
         return CrashFile(self, path, inode, writable=True)
+
+    def _refuse_existing(self, path: Path) -> None:
+        if path.name in self._parent(path).entries:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _create(self, path: Path, size_bytes: int) -> Inode:
         with self.step(f"create {path}"):
@@ -342,8 +346,7 @@ class CrashDisk:
 
     def create_plain(self, path: Path) -> PlainFile:
         with disk_errors(f"creating {path}"):
-            if path.name in self._parent(path).entries:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            self._refuse_existing(path)
             return CrashPlainFile(self, path, self._create(path, 0))
 
     def open_plain(self, path: Path) -> PlainFile:

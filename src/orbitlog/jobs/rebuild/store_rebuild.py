@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -345,8 +345,7 @@ def _name_index_files(work: _Work) -> int:
     complete = len(work.index) - (work.target.store.abort is None)
     for number, task in enumerate(work.index):
         header = index_header(task)
-        begin = datetime.fromtimestamp(header.begin_timestamp_ms / 1000)
-        made_at = max(begin, made_at + timedelta(milliseconds=1))
+        made_at = tree.index_file_time(header.begin_timestamp_ms, made_at)
         named = directory / tree.index_file_name(made_at)
         end_ms = header.end_timestamp_ms
         file = disk.open_plain(task.target)

@@ -454,16 +454,19 @@ class IndexFiles:
             return IndexBoundary(0, 0)
         last = self._files[-1]
         end = last.header.end_physical_offset
-        keys, number = 0, last.header.index_count - 1
-        while number > 0 and last.entry_offset(number) == end:
-            keys, number = keys + 1, number - 1
-        if number == 0 and len(self._files) > 1:
-            before = self._files[-2]
-            number = before.header.index_count - 1
-            while number > 0 and before.entry_offset(number) == end:
-                keys, number = keys + 1, number - 1
+        keys = _keys_at_end(last, end)
+        if keys == last.header.index_count - 1 and len(self._files) > 1:
+            keys += _keys_at_end(self._files[-2], end)  # a message with many keys may have begun the last file
         return IndexBoundary(end, keys)
 
     def close(self) -> None:
         for file in self._files:
             file.file.close()
+
+
+def _keys_at_end(file: IndexFile, physical_offset: int) -> int:
+    """Return how many of the last keys of a file are those of the message at an offset."""
+    last = number = file.header.index_count - 1
+    while number > 0 and file.entry_offset(number) == physical_offset:
+        number -= 1
+    return last - number

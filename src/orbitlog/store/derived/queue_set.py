@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Lock
 
-from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
-from orbitlog.formats.names import check_stored_topic, is_system_topic
+from orbitlog.formats.names import check_stored_topic, is_stored_topic, is_system_topic
 from orbitlog.store.derived.consumequeue import ConsumeQueue
 from orbitlog.store.log.segments import Segments
 from orbitlog.storefiles.disk import Disk
@@ -41,7 +40,7 @@ class QueueSet:
         """Find every queue directory that is not loaded yet; `empty_files` as in `Segments.load`."""
         directory = self._root / tree.CONSUMEQUEUE
         for topic_entry in self._disk.list_directory(directory):
-            if not topic_entry.is_directory or not _is_topic(topic_entry.name):
+            if not topic_entry.is_directory or not is_stored_topic(topic_entry.name):
                 continue
             for queue_entry in self._disk.list_directory(directory / topic_entry.name):
                 queue_id = tree.parse_queue_id(queue_entry.name) if queue_entry.is_directory else None
@@ -170,11 +169,3 @@ class QueueSet:
         queue = ConsumeQueue(topic, queue_id, segments)
         self._queues[topic, queue_id] = queue
         return queue
-
-
-def _is_topic(name: str) -> bool:
-    try:
-        check_stored_topic(name)
-    except FormatError:
-        return False
-    return True

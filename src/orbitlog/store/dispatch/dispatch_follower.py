@@ -11,7 +11,7 @@ from orbitlog.formats.derived.derive import DeriveRules, QueueUnit, queue_units
 from orbitlog.formats.derived.dispatch_marks import DispatchMark
 from orbitlog.formats.records import flags
 from orbitlog.formats.records.message import decode_message
-from orbitlog.formats.records.message_scan import SegmentEnd, find_record
+from orbitlog.formats.records.message_scan import SegmentEnd
 from orbitlog.kernels.arrays import np
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.store.derived.consumequeue import ConsumeQueue
@@ -67,11 +67,7 @@ class DispatchFollower:
             if isinstance(stopped_by, SegmentEnd):
                 position = len(view)
             elif stopped_by is not None:
-                following = find_record(view, position + 1, base_physical_offset=span.base)
-                end = span.stop if following is None else following
-                reason = str(getattr(stopped_by, "error", "zeros where records should be"))
-                self._dispatcher.note_damage(span.base + position, end - position, reason)
-                position = end
+                position = self._dispatcher.pass_damage(view, span, position, stopped_by)
         self._dispatcher.dispatched_to = span.base + position
 
     def _take(self, columns: DispatchColumns, arrivals: list[Arrival]) -> None:

@@ -240,7 +240,7 @@ class Dispatcher:
         if isinstance(found, SegmentEnd):
             return len(view)
         if not isinstance(found, Message):
-            return self._pass_damage(view, span, position, found)
+            return self.pass_damage(view, span, position, found)
         size_bytes = int(BLANK.struct.unpack_from(view, position)[0])
         try:
             self._dispatch(found, arrivals)
@@ -255,7 +255,8 @@ class Dispatcher:
             self._damaged_offsets.add(physical_offset)
             self.damage.append(DamagedLog(physical_offset, size_bytes, reason))
 
-    def _pass_damage(self, view: memoryview, span: Span, position: int, found: object) -> int:
+    def pass_damage(self, view: memoryview, span: Span, position: int, found: object) -> int:
+        """Remember what was found instead of a record; return the position of the next record, or the span's end."""
         following = find_record(view, position + 1, base_physical_offset=span.base)
         end = span.stop if following is None else following
         reason = str(getattr(found, "error", "zeros where records should be"))

@@ -8,7 +8,7 @@ deleted and not created again has no queue at all. Pure functions: recovery and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orbitlog.formats import names
@@ -83,6 +83,25 @@ def _is_beginning(runs: Sequence[UnitRun], begin: int, number: int, unit_zero: i
         return True
     is_of_life_before = unit_zero == runs[begin].begins_at if runs[begin].first == 0 else unit_zero < log_start
     return not is_of_life_before
+
+
+def current_life(
+    topic: str,
+    runs: Sequence[UnitRun],
+    topics: Collection[str] | None,
+    *,
+    unit_zero: int | None,
+    log_start: int,
+    first_unit: Callable[[QueueLife], tuple[int, int] | None],
+) -> QueueLife:
+    """Return the last life of a queue, begun after the deletion of its topic if that is not in topics.json.
+
+    `first_unit` reads the queue's files, as `begun_after_deletion` needs them; it is called for such a topic only.
+    """
+    life = last_life(runs, unit_zero=unit_zero, log_start=log_start)
+    if topics is None or topic in topics:
+        return life
+    return begun_after_deletion(life, topic, topics, first_unit(life))
 
 
 def begun_after_deletion(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.queue_entry import decode_entry, first_after_fillers
@@ -18,9 +19,8 @@ from orbitlog.store.recovery.queue_lives import (
     DeletionEvidence,
     QueueLife,
     UnitRun,
-    begun_after_deletion,
+    current_life,
     deleted_queues,
-    last_life,
 )
 from orbitlog.store.recovery.queue_survey import QueueSurvey
 from orbitlog.store.store_notices import NoticeSubject, StoreNotice
@@ -78,10 +78,8 @@ def find_lives(
     lives = {}
     for key, runs in survey.runs.items():
         unit_zero = _unit_zero(queues, key) if len(runs) > 1 else None
-        life = last_life(runs, unit_zero=unit_zero, log_start=log_start)
-        if topics is not None and key[0] not in topics:
-            life = begun_after_deletion(life, key[0], topics, _first_after_fillers(queues, key, life))
-        lives[key] = life
+        first_unit = partial(_first_after_fillers, queues, key)
+        lives[key] = current_life(key[0], runs, topics, unit_zero=unit_zero, log_start=log_start, first_unit=first_unit)
     return lives
 
 
