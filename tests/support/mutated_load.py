@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+import struct
 import sys
 import time
 from collections import deque
@@ -22,6 +23,7 @@ import orjson
 
 from tests.support.mutations import Mutations
 
+BINARY_START = struct.Struct(">hbhii")
 FRAMES_PER_WRITE = 250
 IN_FLIGHT_MAX = 1_500
 STALL_SECONDS = 0.5
@@ -44,6 +46,8 @@ class Plan:
     at_once: int = 8
     seconds_max: float = 1e9
     progress: str = ""
+    ended: str = ""
+    """File with a line for each code that is done: a run that was interrupted continues with the others."""
 
 
 @dataclasses.dataclass
@@ -93,9 +97,14 @@ class Link(asyncio.Protocol):
             if position + 4 + size > end:
                 break
             header_bytes = int.from_bytes(data[position + 5 : position + 8])
-            header = orjson.loads(data[position + 8 : position + 8 + header_bytes])
-            if header["flag"] & 1:
-                waiting.discard(header["opaque"])
+            header = data[position + 8 : position + 8 + header_bytes]
+            if data[position + 4]:  # a binary header
+                _, _, _, opaque, flag = BINARY_START.unpack_from(header)
+            else:
+                fields = orjson.loads(header)
+                opaque, flag = fields["opaque"], fields["flag"]
+            if flag & 1:
+                waiting.discard(opaque)
             position += 4 + size
         self._received = data[position:]
         if len(waiting) < before:
@@ -203,6 +212,21 @@ def note_progress(path: Path, code: int, tally: Tally) -> None:
         file.write(f"{time.time():.0f} requests of code {code}: {tally.sent}\n")
 
 
+def note_end(plan: Plan, code: int, tally: Tally) -> None:
+    """Append the tally of a code that is done."""
+    row = {"code": code, "seed": plan.seed, "per_code": plan.per_code, "tally": dataclasses.asdict(tally)}
+    with Path(plan.ended).open("ab") as file:
+        file.write(orjson.dumps(row) + b"\n")
+
+
+def ended_codes(path: str, seed: int, per_code: int) -> dict[int, Tally]:
+    """Return the tallies of codes that an earlier run with the same seed and count has done."""
+    if not path or not Path(path).exists():
+        return {}
+    rows = [orjson.loads(line) for line in Path(path).read_bytes().splitlines()]
+    return {row["code"]: Tally(**row["tally"]) for row in rows if (row["seed"], row["per_code"]) == (seed, per_code)}
+
+
 async def attack(plan: Plan) -> dict[str, Tally]:
     """Carry out a plan, `at_once` codes at a time."""
     left, tallies = deque(plan.codes), {}
@@ -211,7 +235,9 @@ async def attack(plan: Plan) -> dict[str, Tally]:
     async def work() -> None:
         while left:
             code = left.popleft()
-            tallies[str(code)] = await attack_with_code(plan, code, ends)
+            tallies[str(code)] = tally = await attack_with_code(plan, code, ends)
+            if plan.ended and tally.sent >= plan.per_code:
+                note_end(plan, code, tally)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(plan.at_once):

@@ -1,13 +1,15 @@
 """Mutated requests: plausible fields of each request code, some of them invalid, and bodies with damaged JSON.
 
-The names of fields come from the header classes: their docstrings contain the codes. Pieces of requests are encoded
-once and combined, so that a generator is faster than the server under attack.
+The names of fields come from the header classes: their docstrings contain the codes. Codes up to 32,767 are also sent
+with binary headers. Pieces of requests are encoded once and combined, so that a generator is faster than the server
+under attack.
 """
 
 from __future__ import annotations
 
 import random
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +19,11 @@ import orbitlog.wire
 from tests.support.raw_peer import framed
 
 PIECES_PER_CODE = 64
+BINARY_SHARE = 0.25
+BINARY_CODE_MAX = 32_767
 _FIELD = re.compile(r'= \w+\("(\w+)"')
-_CODES = re.compile(r"\(((?:\d+, )*\d+)\)")
+_CODES = re.compile(r"\((\d+(?:(?:, | to )\d+)*)\b")  # (14), (14, 29, 30) or (3001 to 3004)
+_BINARY_START, _BINARY_LENGTH, _BINARY_KEY = struct.Struct(">hbhii"), struct.Struct(">i"), struct.Struct(">h")
 _INVALID = ("", "-1", "9" * 30, "x" * 300, "\x00", "%RETRY%g", "NaN", "1e9", "a;b;c", "..", "/", "2147483648", "é" * 9)
 _PLAUSIBLE = {
     **dict.fromkeys(("topic", "b", "defaultTopic", "c", "lmqTopic"), "TBW102"),
@@ -28,6 +33,8 @@ _PLAUSIBLE = {
     **{"subscription": "*", "i": "KEYS\x01k\x02", "properties": "KEYS\x01k\x02", "maxMsgNums": "8", "perm": "6"},
     **{"readQueueNums": "4", "writeQueueNums": "4", "brokerName": "broker-a", "clusterName": "DefaultCluster"},
     **{"brokerAddr": "127.0.0.1:1", "brokerId": "0", "clientId": "c", "clientID": "c", "topicFilterType": "SINGLE_TAG"},
+    **{"cluster": "DefaultCluster", "masterBrokerId": "0", "masterEpoch": "1", "syncStateSetEpoch": "1"},
+    **{"username": "u", "subject": "User:u", "accessKey": "key", "secretKey": "12345678", "filename": "plain_acl.yml"},
     **{"topicSysFlag": "0", "isForce": "true", "invisibleTime": "1000", "extraInfo": "0 1 1000 0 0 broker-a 0 0"},
 }
 _JSON = {
@@ -53,12 +60,19 @@ _BODIES = (b"", b"{}", b"[]", b"\0" * 64, b'{"a":{"$ref":"$"}}', b"x" * 600, b"f
 def names_by_code() -> dict[int, list[str]]:
     """Return the names of the fields of each request code."""
     names: dict[int, list[str]] = {}
-    for path in sorted(Path(orbitlog.wire.__file__).parent.glob("*_headers.py")):
+    for path in sorted(Path(orbitlog.wire.__file__).parent.rglob("*_headers.py")):
         for text in path.read_text().split("\nclass ")[1:]:
-            for codes in _CODES.findall(text.partition('"""\n\n')[0])[:1]:
-                for code in codes.split(", "):
-                    names.setdefault(int(code), []).extend(_FIELD.findall(text))
+            for codes in _CODES.findall(text.split('"""')[1]):
+                for code in _numbers(codes):
+                    names.setdefault(code, []).extend(_FIELD.findall(text))
     return names
+
+
+def _numbers(codes: str) -> Iterator[int]:
+    """Yield the codes of `14, 29` and of `3001 to 3004`."""
+    for part in codes.split(", "):
+        first, _, last = part.partition(" to ")
+        yield from range(int(first), int(last or first) + 1)
 
 
 class Mutations:
@@ -69,20 +83,29 @@ class Mutations:
         self._chance = random.Random(code * 1_000_003 + seed)
         names = _NAMES.get(code) or list(_PLAUSIBLE)
         self._fields = [self._field_piece(names) for _ in range(PIECES_PER_CODE)]
+        self._binary_fields = [_binary_fields(orjson.loads(piece)) for piece in self._fields]
         self._bodies = [self._body() for _ in range(PIECES_PER_CODE)]
 
     def frames(self, count: int, first_opaque: int = 1) -> Iterator[bytes]:
-        """Yield frames with ascending opaque numbers: their header is JSON, so each must be answered."""
+        """Yield frames with ascending opaque numbers: their header is well-formed, so each must be answered."""
         chance = self._chance
         for opaque in range(first_opaque, first_opaque + count):
+            body = chance.choice(self._bodies)
+            if body and chance.random() < 0.5:
+                body = _flipped(chance, body)
+            if self.code <= BINARY_CODE_MAX and chance.random() < BINARY_SHARE:
+                yield framed(self._binary_header(opaque), body, serialization=1)
+                continue
             header = b'{"code":%d,"opaque":%d,"flag":0,"extFields":%b}' % (
                 *(self.code, opaque),
                 chance.choice(self._fields),
             )
-            body = chance.choice(self._bodies)
-            if body and chance.random() < 0.5:
-                body = _flipped(chance, body)
             yield framed(header, body)
+
+    def _binary_header(self, opaque: int) -> bytes:
+        fields = self._chance.choice(self._binary_fields)
+        start = _BINARY_START.pack(self.code, 0, 479, opaque, 0)
+        return start + _BINARY_LENGTH.pack(0) + _BINARY_LENGTH.pack(len(fields)) + fields
 
     def damaged(self, opaque: int) -> bytes:
         """Return a frame with a flipped bit or without its end: it is answered, or ends its connection."""
@@ -111,6 +134,14 @@ class Mutations:
         for name in chance.sample(list(whole), 3):
             del whole[name]
         return orjson.dumps(whole)
+
+
+def _binary_fields(fields: dict[str, str]) -> bytes:
+    encoded = b""
+    for name, value in fields.items():
+        key, text = name.encode(), value.encode()
+        encoded += _BINARY_KEY.pack(len(key)) + key + _BINARY_LENGTH.pack(len(text)) + text
+    return encoded
 
 
 def _flipped(chance: random.Random, data: bytes) -> bytes:
