@@ -60,7 +60,7 @@ class TailFeed:
 
     @property
     def has_ended(self) -> bool:
-        """Whether reading stopped for good, by an unexpected error: the viewers must join anew."""
+        """Whether reading stopped for good, by an unexpected error: its viewers join another feed."""
         return self.reading is not None and self.reading.done()
 
     def start(self) -> None:

@@ -76,7 +76,7 @@ class TailStream:
             while not feed.has_ended:  # after the end of the stream the page connects again
                 messages = viewer.take(_MESSAGES_PER_EVENT)
                 state = viewer.seen, viewer.dropped, viewer.problem
-                # The first event says that the tail has begun: what is sent from now on is shown or counted as dropped.
+                # The first event shows that the tail has begun: a later message is shown or counted as dropped.
                 if messages or (state != reported and (feed.has_begun or viewer.problem)):
                     rows = [message_row(message) for message in messages]
                     rows = rows if with_bodies else without_previews(rows)
