@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orbitlog.errors import BadField, FormatError, LengthMismatch, Truncated
-from orbitlog.formats.derived.unit_scan import scan_units
 from orbitlog.formats.java import INT_MIN, LONG_MIN
 from orbitlog.formats.layout import Field, Layout
 from orbitlog.formats.records.message import Bytes
-from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
+from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd, scan_units
 
 QUEUE_EXT_UNIT = Layout(
     "ConsumeQueue extension unit",
