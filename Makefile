@@ -150,7 +150,7 @@ docs: setup ## regenerate the generated parts of docs/ and README.md
 	@$(BIN)/python tools/generate_man.py
 
 .PHONY: sizes
-sizes: setup ## measure download and disk size of the core and each extra; writes the table of docs/install.md
+sizes: setup ## measure size and installation of the core and each extra; writes the table of docs/install.md
 	@$(BIN)/python tools/measure_sizes.py $(ARGS)
 
 .PHONY: man

@@ -1,11 +1,11 @@
 """Measure what the core and each extra add to an installation, and write the table of docs/install.md.
 
 Packages are downloaded once, at the versions of constraints.txt. Download is the size of their archives, unpacked that
-of the files in them. pip also compiles them: "with bytecode" adds what this Python writes below __pycache__. With
---times each set is also installed from those archives into an empty environment, for the processor time of pip. Sizes
-of an extra include the core's.
+of the files in them. pip also compiles them: "with bytecode" adds what this Python writes below __pycache__. Each
+set is also installed from those archives into an empty environment, for the processor time of pip. Sizes of an extra
+include the core's.
 
-usage: measure_sizes.py [--times] [--keep DIRECTORY]
+usage: measure_sizes.py [--keep DIRECTORY]
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Size(NamedTuple):
     download_bytes: int
     unpacked_bytes: int
     bytecode_bytes: int
-    seconds: float | None
+    seconds: float
 
 
 def pip(*arguments: str, python: str = sys.executable) -> None:
@@ -108,7 +108,7 @@ def _children_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def measure(directory: Path, *, with_times: bool) -> dict[str, Size]:
+def measure(directory: Path) -> dict[str, Size]:
     wheel = download(directory)
     unpacked, bytecode = functools.cache(unpacked_bytes), functools.cache(bytecode_bytes)
     sizes = {}
@@ -119,21 +119,20 @@ def measure(directory: Path, *, with_times: bool) -> dict[str, Size]:
             sum(archive.stat().st_size for archive in archives),
             sum(map(unpacked, archives)),
             sum(map(bytecode, archives)),
-            install_seconds(wheel, extra, directory) if with_times else None,
+            install_seconds(wheel, extra, directory),
         )
         print(f"{extra or 'core'}: {sizes[extra]}", flush=True)
     return sizes
 
 
 def table(sizes: dict[str, Size]) -> str:
-    has_times = any(size.seconds is not None for size in sizes.values())
-    head = ["command", "packages", "download", "unpacked", "with bytecode", *(["processor time"] if has_times else [])]
+    head = ["command", "packages", "download", "unpacked", "with bytecode", "processor time"]
     rows = [head, ["---", *(["---:"] * (len(head) - 1))]]
     for extra, size in sizes.items():
         command = f"`pip install 'orbitlog[{extra}]'`" if extra else "`pip install orbitlog`"
         counts = (size.download_bytes, size.unpacked_bytes, size.unpacked_bytes + size.bytecode_bytes)
-        row = [command, str(size.packages), *(f"{round(count / MB)} MB" for count in counts)]
-        rows.append(row + ([f"{size.seconds:.0f} s"] if size.seconds is not None else []))
+        megabytes = (f"{round(count / MB)} MB" for count in counts)
+        rows.append([command, str(size.packages), *megabytes, f"{size.seconds:.0f} s"])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -146,15 +145,12 @@ def write_page(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument(
-        "--times", action="store_true", help="also install each set, and write the processor time of that"
-    )
     parser.add_argument("--keep", type=Path, help="keep the archives in this directory")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         directory = options.keep or Path(scratch)
         directory.mkdir(parents=True, exist_ok=True)
-        sizes = measure(directory.resolve(), with_times=options.times)
+        sizes = measure(directory.resolve())
     write_page(table(sizes))
     core_mb = sizes[""].unpacked_bytes / MB
     if core_mb > CORE_UNPACKED_MAX_MB:
