@@ -10,18 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from orbitlog.errors import StoreError, WireError
+from orbitlog.replication.log_transport import TURN_BYTES, open_transport
 from orbitlog.replication.replica_acks import ReplicaProgress
 from orbitlog.settings.limits import HA_CONNECTIONS
 from orbitlog.wire.ha_frames import ReportDecoder, encode_transfer_head
 
 log = logging.getLogger(__name__)
-
-# Bytes handed to the transport in one turn of the loop: other connections are served in between.
-_TURN_BYTES = 4 * 1024 * 1024
-_UNSENT_BYTES_MAX = 4 * 1024 * 1024
 
 
 class LogSource(Protocol):
@@ -82,11 +79,7 @@ class SlaveConnection(asyncio.Protocol):
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
-        self._transport = transport
-        transport.set_write_buffer_limits(_UNSENT_BYTES_MAX)
-        host, port = transport.get_extra_info("peername")[:2]
-        self.peer = f"{host}:{port}"
+        self._transport, self.peer = open_transport(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -159,7 +152,7 @@ class SlaveConnection(asyncio.Protocol):
             return
         limit = self._limits.bytes_per_second_max
         end = min(self._source.confirmed_to, self._sent_before + limit) if limit else self._source.confirmed_to
-        stop = min(end, progress.sent_to + _TURN_BYTES)
+        stop = min(end, progress.sent_to + TURN_BYTES)
         while progress.sent_to < stop and not self._is_paused and self._transport is not None:
             if not self._send_next(progress, stop):
                 return

@@ -182,6 +182,7 @@ class MemberDriver:
         if self._is_closed:
             return
         if self._is_suspended or self._is_running:
+            # An action under way has led to this event: the member is a state machine and is not entered twice.
             self._held.append(event)
             if self._is_running and not self._is_suspended:
                 self._loop.call_soon(self._drain)
@@ -298,7 +299,7 @@ class MemberDriver:
         link.resumed = self._plan_push
         self.links[link.number] = link
         if self._is_suspended:
-            link.hold_reading(True)
+            link.hold_reading(True)  # its frames would be held in memory, without a limit
 
     def _has_room(self) -> bool:
         """Return whether one more connection may be open; close the oldest that has sent no frame if it has to.
@@ -473,6 +474,7 @@ class MemberDriver:
 
     def _dial(self, action: Dial) -> None:
         live = self.member.context.desk.live.get(action.member_id)
+        # Entered before it is open: the member may hang up while it is being opened.
         link = self.links[action.connection] = MemberLink(action.connection, self, BODY_BYTES_MAX)
         self._spawn(self._connect(link, live.ha_address if live is not None else ""))
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Protocol
 
 from orbitlog.errors import StoreError, WireError
+from orbitlog.replication.log_transport import TURN_BYTES, open_transport
 from orbitlog.wire.replication.epoch_frames import (
     EpochReport,
     EpochTransfer,
@@ -23,10 +24,6 @@ from orbitlog.wire.replication.epoch_frames import (
     encode_handshake,
     encode_handshake_answer,
 )
-
-# Bytes handed to the transport in one turn of the loop: other connections are served in between.
-_TURN_BYTES = 4 * 1024 * 1024
-_UNSENT_BYTES_MAX = 4 * 1024 * 1024
 
 Frame = Handshake | HandshakeAnswer | EpochReport | EpochTransfer
 
@@ -66,13 +63,9 @@ class MemberLink(asyncio.Protocol):
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
-        self._transport = transport
-        transport.set_write_buffer_limits(_UNSENT_BYTES_MAX)
-        host, port = transport.get_extra_info("peername")[:2]
-        self.peer = f"{host}:{port}"
+        self._transport, self.peer = open_transport(transport)
         if self._is_closed:
-            transport.abort()
+            self._transport.abort()
             return
         self._events.link_opened(self)
 
@@ -171,7 +164,7 @@ class TransferSource(Protocol):
 def push_transfers(link: MemberLink, source: TransferSource, transfer_bytes: int) -> bool:
     """Send a slave what it lacks, as much as one turn of the loop allows; return whether there may be more."""
     sent_bytes = 0
-    while not link.is_paused and sent_bytes < _TURN_BYTES:
+    while not link.is_paused and sent_bytes < TURN_BYTES:
         head = source.plan(link.number, transfer_bytes)
         if head is None:
             return False
