@@ -30,9 +30,10 @@ from orbitlog.wire.replication.group_headers import TablesRequest, TablesRespons
 
 log = logging.getLogger(__name__)
 
+# The master holds a request this long if no table has changed; progress changes all the time, and is copied then.
 _HOLD_MS = 1_000
 _PAUSE_S = 0.2
-_ASK_S = 5.0
+_ASK_S = 5.0  # longer than the hold
 _CONFIRM_PAUSE_S = 0.02
 _CONFIRM_TRIES = 500
 
@@ -152,13 +153,12 @@ class GroupSlave(SlaveRole):
             return
         term = _CopiedTerm(self.master_address, following.epoch)
         if term != self._term:
+            # Each term counts its changes from the start: a number of an earlier one would claim a change not copied.
             self._term, self._saved_number = term, 0
         try:
             await self._copy_changed(term)
         except (RemotingError, RequestRefused) as error:
-            if str(error) != self._reported:
-                log.warning("could not copy the tables of master %s, retrying: %s", term.address, error)
-            self._reported = str(error)
+            self._report_failure(term.address, error)
             await asyncio.sleep(_PAUSE_S)
         else:
             self._reported = ""
@@ -176,7 +176,7 @@ class GroupSlave(SlaveRole):
         for _ in range(_CONFIRM_TRIES):
             following = self._driver.member.following
             if following is None or following.epoch != term.epoch or self._find_master() != term.address:
-                return
+                return  # the progress is of a master that is followed no longer
             if self._driver.member.log.confirmed_to >= log_end:
                 break
             await asyncio.sleep(_CONFIRM_PAUSE_S)
@@ -184,6 +184,7 @@ class GroupSlave(SlaveRole):
             return
         await self._tables.take_progress(progress)
         if number != self._saved_number:
+            # Stated to the master only after it is on disk: the master answers its client when all have stated it.
             await self._tables.save_all()
             self._saved_number = number
 

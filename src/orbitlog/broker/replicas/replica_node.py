@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Time between two looks at whether the group takes sends; one accepted in between is acknowledged only as `GroupAcks`
+# allows.
 _GATE_S = 0.1
 _NOT_MASTER = "this broker is not the master of its replica group"
 
@@ -142,6 +144,7 @@ class ReplicaNode:
         )
         self._driver = driver = self._make_driver(member, self._log, events)
         await self._listen(driver)
+        # Only confirmed bytes are dispatched, so those were confirmed before this start.
         self._acks.confirmed_to = opened.store.dispatched_to
         self._broker = self._build(settings, opened)
         self._broker.registration.is_fenced = True
@@ -187,12 +190,14 @@ class ReplicaNode:
         if self._gate is not None:
             self._gate.cancel()
         if self._switching is not None:
+            # Two closings of one store would overlap; afterwards `broker` is the one of the new role.
             await asyncio.gather(self._switching, return_exceptions=True)
         if self._is_master:
             await self._confirm_rest()
         self.broker.fence("this broker is stopping")
         # Before the lease ends: a new master registers soon after.
         await self.broker.registration.unregister()
+        # Before the store is closed, which syncs it: the others can elect a master meanwhile.
         await self.driver.close()
         if self._listener is not None:
             self._listener.close()
@@ -347,7 +352,7 @@ class ReplicaNode:
             return
         finally:
             self._flushing = None
-        if store is self.store_log.store:
+        if store is self.store_log.store:  # otherwise the role changed meanwhile, and that store was closed
             self.driver.post(partial(self.driver.member.flushed, flushed_to))
             if flushed_to < store.written_to:
                 self._appended()
@@ -404,6 +409,7 @@ class ReplicaNode:
             await self._broker.start()
         except (OrbitlogError, OSError) as error:
             log.critical("could not change the role of this broker, stopping: %s", error)
+            # Without a broker this process would keep its lease, and the group a master that serves nothing.
             signal.raise_signal(signal.SIGTERM)
             return
         finally:

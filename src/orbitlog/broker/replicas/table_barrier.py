@@ -73,6 +73,7 @@ class TableBarrier:
         for change in self._changes:
             if change.replicated.done():
                 continue
+            # By identity: a later term of this member counts its changes from the start, so numbers would not differ.
             if leadership is None or change.term is not leadership.term:
                 change.replicated.set_exception(StoreError(_NOT_MASTER))
             elif change.term.are_tables_replicated(change.number, proposed):
@@ -99,6 +100,7 @@ class TableBarrier:
     async def _answer_replicated(self, request: Command, answer: Command) -> Command:
         try:
             async with asyncio.timeout(self._timeout_s):
+                # Shielded: the change is made already, and `review` completes it also after this timeout.
                 await asyncio.shield(self.begin())
         except (TimeoutError, StoreError) as error:
             reason = str(error) or f"not every in-sync member has copied it within {self._timeout_s:g} s"
@@ -123,6 +125,7 @@ class TableBarrier:
         if leadership is None or leadership.term.epoch != header.epoch:
             raise RequestRefused(ResponseCode.CONTROLLER_NOT_LEADER, f"not the master of epoch {header.epoch}")
         driver, term = self._driver(), leadership.term
+        # Through the driver: the member takes reports only between its actions.
         driver.post(lambda: leadership.tables_reported(header.member_id, header.saved_number))
         self.review()
         if header.saved_number == term.tables_number and header.wait_ms > 0:
