@@ -10,7 +10,7 @@ from orbitlog.broker.admin.name_checks import checked_group, checked_stored_topi
 from orbitlog.broker.admin.queue_statistics import JsonSteps, QueueStatistics
 from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.runtime.broker_state import BrokerState
-from orbitlog.broker.tables.table_copies import copy_of
+from orbitlog.broker.tables.table_saver import copy_of
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.offset_tables import ConsumerOffsets

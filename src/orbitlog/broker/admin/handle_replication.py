@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orbitlog.broker.runtime import replication_settings as ha_keys
 from orbitlog.broker.runtime.broker_state import BrokerState
-from orbitlog.broker.tables.table_copies import copy_of
+from orbitlog.broker.tables.table_saver import copy_of
 from orbitlog.formats.derived.timer_checkpoint import TimerCheckpoint, encode_timer_checkpoint_fields
 from orbitlog.formats.records.timer_message import PRECISION_MS
 from orbitlog.formats.tables.loose_json import Json

@@ -14,7 +14,7 @@ from orbitlog.broker.pop.request_modes import POP, RequestModes
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.clients import BROADCASTING
-from orbitlog.broker.tables.table_copies import copy_of
+from orbitlog.broker.tables.table_saver import copy_of
 from orbitlog.errors import FormatError, RemotingError, RequestRefused
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.names import RETRY_PREFIX

@@ -27,10 +27,8 @@ class Groups:
         self._now_ms = now_ms
         self._changed = changed
         saved = saved or GroupTable()
-        self._groups = dict(saved.groups)
-        self._forbidden = {group: dict(topics) for group, topics in saved.forbidden.items()}
+        self._take(saved)
         self._unknown = saved.unknown
-        self.data_version = saved.data_version
         self.admit: Callable[[int], None] = lambda _: None
         """Called with the number of groups before one is created; raises `RequestRefused` to prevent it."""
         for group in _AT_START:
@@ -67,10 +65,14 @@ class Groups:
 
     def copy_from(self, copied: GroupTable) -> None:
         """Take over the table of the master, with its data version."""
-        self._groups = dict(copied.groups)
-        self._forbidden = {group: dict(topics) for group, topics in copied.forbidden.items()}
-        self.data_version = copied.data_version
+        self._take(copied)
         self._changed()
+
+    def _take(self, table: GroupTable) -> None:
+        """Set groups, permissions and data version to those of a table, which is not changed afterwards."""
+        self._groups = dict(table.groups)
+        self._forbidden = {group: dict(topics) for group, topics in table.forbidden.items()}
+        self.data_version = table.data_version
 
     def may_read(self, group: str, topic: str) -> bool:
         """Return whether the group may read the topic: an operator can forbid it."""

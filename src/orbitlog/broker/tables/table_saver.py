@@ -45,6 +45,14 @@ class ChangingTable(Protocol[R_co]):
     def snapshot(self) -> R_co: ...
 
 
+def copy_of(table: ChangingTable[R_co]) -> R_co:
+    """Return the content of a table. Its changes stay to be saved: a request for a copy must not lose them."""
+    is_changed = table.is_changed
+    content = table.snapshot()
+    table.is_changed = is_changed
+    return content
+
+
 class TableSaver:
     """Saves topics and groups when they change, and offsets periodically.
 
