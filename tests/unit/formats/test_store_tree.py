@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import PurePath
 
 import pytest
@@ -124,6 +124,14 @@ def test_no_topic_is_too_long_for_a_directory() -> None:
 )
 def test_queue_ids(name: str, queue_id: int | None) -> None:
     assert store_tree.parse_queue_id(name) == queue_id
+
+
+def test_index_file_time_is_that_of_the_first_message_and_ascends() -> None:
+    at = datetime(2026, 3, 1, 12)
+    at_ms = int(at.timestamp() * 1000)
+    assert store_tree.index_file_time(at_ms, datetime.min) == at
+    assert store_tree.index_file_time(at_ms, at) == at + timedelta(milliseconds=1)
+    assert store_tree.index_file_time(at_ms, at + timedelta(days=1)) == at + timedelta(days=1, milliseconds=1)
 
 
 def test_the_abort_file() -> None:
