@@ -6,6 +6,7 @@ restarted one resumes at its checkpoint. Queues and topics that appear later are
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from pyspark.sql.streaming.datasource import (
 
 from orbitlog.pipeline.sources.message_columns import RowMaker
 from orbitlog.pipeline.sources.rate_limit import limit_offsets
+from orbitlog.pipeline.sources.read_plan import QueueRange
+from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
 from orbitlog.pipeline.sources.source_options import TopicOptions
 from orbitlog.pipeline.sources.subscribed_queues import SubscribedQueues, open_subscribed_queues
 from orbitlog.pipeline.sources.topic_offsets import Offsets, from_nested, nested
@@ -29,6 +32,8 @@ from orbitlog.pipeline.sources.topic_source import RowRequest, read_ranges
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+_PAUSE_S = 0.5
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -90,10 +95,20 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return nested(queues.latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the tasks of a planned batch; wait up to `brokerTimeoutMs` for a broker that does not answer."""
+        cluster = self._options.cluster
+        deadline = time.monotonic() + (0.0 if cluster is None else cluster.broker_timeout_s)
+        while True:
+            try:
+                return [InputPartition(task) for task in self._tasks(from_nested(start), from_nested(end))]
+            except BrokerUnavailable:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(_PAUSE_S)
+
+    def _tasks(self, start: Offsets, end: Offsets) -> list[tuple[QueueRange, ...]]:
         with open_subscribed_queues(self._options, must_exist=False) as queues:
-            kept_start, kept_end = queues.clip_to_existing(from_nested(start), from_nested(end))
-            tasks = queues.plan(kept_start, kept_end)
-        return [InputPartition(task) for task in tasks]
+            return queues.plan(*queues.clip_to_existing(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_ranges(partition.value or (), RowRequest(self._options, self._schema))
