@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from typing import Any
 
 from tests.spark.conftest import Cluster, environment
@@ -16,6 +17,7 @@ from tests.spark.live_store import REPOSITORY
 
 ANSWERS_WITHIN_S = 300
 DRIVER, WORKER, EXECUTOR = "driver", "worker", "executor"
+_STDERR_SHOWN = 2000
 _RUNS_TASKS = b"pyspark.daemon\0pyspark.worker\0"
 
 
@@ -25,17 +27,23 @@ class Driver:
     def __init__(self, master: str, cluster: Cluster | None, module: str = "tests.spark.kill_driver") -> None:
         command = [sys.executable, "-m", module, master]
         self._cluster = cluster
+        self._stderr = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             command,
             cwd=REPOSITORY,
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._stderr,
             text=True,
             start_new_session=True,
         )
-        assert self.answer(ANSWERS_WITHIN_S) == "ready"
+        answer = self.answer(ANSWERS_WITHIN_S)
+        assert answer == "ready", f"the driver did not start, it answered {answer!r}: {self._end_of_stderr()}"
+
+    def _end_of_stderr(self) -> str:
+        self._stderr.seek(0)
+        return self._stderr.read()[-_STDERR_SHOWN:]
 
     def begin(self, job: dict[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -52,6 +60,7 @@ class Driver:
         """Kill the driver and its JVM; Python workers are left to find out for themselves."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()
+        self._stderr.close()
 
     @property
     def victims(self) -> list[str]:
