@@ -22,7 +22,10 @@ def read_table(target: Path, table_format: str) -> list[dict[str, Any]]:
 
         table = StaticTable.from_metadata(str(latest_metadata(target))).scan().to_arrow()
     else:
-        table = pa.dataset.dataset(target, format="parquet", partitioning="hive").to_table()
+        files = pa.dataset.dataset(target, format="parquet", partitioning="hive")
+        # As Spark with `mergeSchema`: files of earlier runs may have fewer columns.
+        schemas = [files.schema, *(fragment.physical_schema for fragment in files.get_fragments())]
+        table = files.replace_schema(pa.unify_schemas(schemas)).to_table()
     rows = table.to_pylist()
     return sorted(rows, key=lambda row: (row["brokerName"], row["queueId"], row["queueOffset"]))
 

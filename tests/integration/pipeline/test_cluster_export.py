@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,10 @@ from orbitlog.cli.pipeline.pipeline_options import chosen_cluster
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.pipeline.export.export_job import ExportRequest, export_topic, open_table
 from orbitlog.pipeline.export.export_plan import ExportState
+from orbitlog.pipeline.export.export_stream import await_topic
 from orbitlog.pipeline.network.cluster_session import close_sessions
 from orbitlog.pipeline.network.network_options import ClusterOptions
-from orbitlog.pipeline.sources.broker_stores import BrokerStore
+from orbitlog.pipeline.sources.broker_stores import BrokerStore, TopicNotFound
 from orbitlog.testing.running_broker import RunningBroker
 from tests.support.exported_rows import read_table
 
@@ -76,6 +79,39 @@ def test_interrupted_batch_is_repeated_with_the_same_rows(tmp_path: Path) -> Non
         assert planned == ExportState(request.target).load(0)
         assert open_table(request).committed() == 1
         assert ExportRequest.from_text(request.as_text()) == request
+
+
+def test_followed_topic_that_appears_later_is_exported_from_its_start(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", {"brokerName": "b"}) as running:
+        request = ExportRequest((), "T", tmp_path / "lake", starting="latest", cluster=cluster_of(running))
+        with running.connect() as mq:
+            mq.admin.create_topic("Ta", 1)
+        stop, warned = threading.Event(), list[str]()
+        assert await_topic(replace(request, topic="Ta"), stop, 0.1, warned.append).starting == "latest"
+        timers = [threading.Timer(1.0, send, (running, 20)), threading.Timer(20.0, stop.set)]
+        for timer in timers:
+            timer.start()
+        found = await_topic(request, stop, 0.1, warned.append)
+        timers[0].join()
+        assert not stop.is_set()
+        timers[1].cancel()
+        (sentence,) = warned
+        assert sentence.startswith("no broker serves topic 'T'; ")
+        assert sentence.endswith("waiting until it exists")
+        assert found == replace(request, starting="earliest")
+        list(export_topic(run_here, found))
+    assert len(read_table(request.target, "parquet")) == 20
+
+
+def test_wait_for_a_topic_ends_with_the_command(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", {"brokerName": "b"}) as running:
+        request = ExportRequest((), "T", tmp_path / "lake", cluster=cluster_of(running))
+        stop = threading.Event()
+        threading.Timer(0.5, stop.set).start()
+        await_topic(request, stop, 60.0, lambda _: None)
+        assert stop.is_set()
+        with pytest.raises(TopicNotFound, match="no broker serves topic 'T'"):
+            list(export_topic(run_here, request))  # without --follow
 
 
 def test_keys_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

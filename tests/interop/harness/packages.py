@@ -23,6 +23,8 @@ JAVA_SOURCES = Path(__file__).resolve().parent.parent / "java"
 
 _GROUP = "org.apache.rocketmq"
 OTEL_AGENT = "2.10.0"
+ICEBERG = "1.10.0"
+JETTY = "11.0.24"  # the version that Iceberg's servlet is compiled for
 HADOOP = "3.5.0"  # the version of the client in PySpark 4.3
 _ARTIFACTS = ("namesrv", "broker", "tools", "client")
 
@@ -83,6 +85,19 @@ def yarn_jars(version: str = HADOOP, maven_seconds_max: int = MAVEN_SECONDS_MAX)
 
 
 @cache
+def iceberg_rest_jars(version: str = ICEBERG, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> tuple[str, ...]:
+    """Return the class path of Iceberg's REST catalog, which is in its test jar; raises `NotAvailable` without it."""
+    directory = cache_directory() / f"iceberg-rest-{version}"
+    directory.mkdir(parents=True, exist_ok=True)
+    more = _dependency("org.apache.iceberg", "iceberg-core", version, "tests")
+    more += _dependency("org.eclipse.jetty", "jetty-servlet", JETTY)
+    jars = _cached_jars(directory) or _resolve(
+        directory, version, maven_seconds_max, ("core",), group="org.apache.iceberg", prefix="iceberg-", more=more
+    )
+    return tuple(jars)
+
+
+@cache
 def otel_javaagent(version: str = OTEL_AGENT, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> Path:
     """Return OpenTelemetry's Java agent, which instruments RocketMQ's clients; raises `NotAvailable` without it."""
     directory = cache_directory() / f"otel-javaagent-{version}"
@@ -120,11 +135,12 @@ def _resolve(
     *,
     group: str = _GROUP,
     prefix: str = "rocketmq-",
+    more: str = "",
 ) -> list[str]:
     maven = shutil.which("mvn")
     if maven is None:
         raise NotAvailable("mvn was not found: install Maven to fetch the packages of Apache RocketMQ")
-    (directory / "pom.xml").write_text(_pom(version, [prefix + name for name in artifacts], group))
+    (directory / "pom.xml").write_text(_pom(version, [prefix + name for name in artifacts], group, more))
     # Written by Maven under another name, so that an interrupted run leaves nothing that looks complete.
     fresh = directory / "class_path.new"
     command = [maven, "--batch-mode", "--quiet", "dependency:build-classpath", f"-Dmdep.outputFile={fresh}"]
@@ -149,12 +165,16 @@ def _resolve(
     return jars
 
 
-def _pom(version: str, artifacts: Sequence[str], group: str) -> str:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version></dependency>\n"
-        for name in artifacts
+def _dependency(group: str, artifact: str, version: str, classifier: str = "") -> str:
+    kind = f"<classifier>{classifier}</classifier>" if classifier else ""
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version>{kind}</dependency>\n"
     )
+
+
+def _pom(version: str, artifacts: Sequence[str], group: str, more: str) -> str:
+    dependencies = "".join(_dependency(group, name, version) for name in artifacts) + more
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
         "<groupId>orbitlog</groupId><artifactId>interop</artifactId><version>1</version><packaging>pom</packaging>\n"

@@ -46,6 +46,8 @@ class DeltaExport:
             table = DeltaTable.create(
                 self._target, self._schema, partition_by=["dt"], name=self._target.rpartition("/")[2]
             )
+        else:
+            table = self._with_all_columns(table)
         now_ms = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
             AddAction(
@@ -63,6 +65,17 @@ class DeltaExport:
             app_transactions=[Transaction(_APP, batch.number)],
         )
         table.create_write_transaction(actions, "append", table.schema(), ["dt"], commit_properties=properties)
+
+    def _with_all_columns(self, table: DeltaTable) -> DeltaTable:
+        """Add the columns that the schema has since gained, in a version of its own; rows so far have null in them."""
+        from deltalake import DeltaTable, Schema
+
+        present = {field.name for field in table.schema().fields}
+        missing = [field for field in Schema.from_arrow(self._schema).fields if field.name not in present]
+        if not missing:
+            return table
+        table.alter.add_columns(missing)
+        return DeltaTable(self._target)
 
     def _table(self) -> DeltaTable | None:
         try:

@@ -18,6 +18,7 @@ import orjson
 
 from orbitlog.errors import OrbitlogError
 from orbitlog.pipeline.runtime.location_files import LocationFiles
+from orbitlog.pipeline.sources.json_columns import JsonColumns, parse_json_columns
 from orbitlog.pipeline.sources.read_plan import ClusterShape, QueueRange, StoreShape, plan_tasks
 from orbitlog.pipeline.sources.topic_offsets import Offsets, from_nested, nested
 from orbitlog.settings.atomic_file import replace_file
@@ -25,6 +26,7 @@ from orbitlog.settings.atomic_file import replace_file
 STATE_DIRECTORY = "_orbitlog"
 _PLANS = f"{STATE_DIRECTORY}/plans"
 _IDENTITY = f"{STATE_DIRECTORY}/export.json"
+_JSON_COLUMNS = "jsonColumns"  # the only setting that may change: a later run may add columns
 _PLAN_NAME = re.compile(r"[0-9]{20}\.json")
 _PLANS_KEPT = 16
 
@@ -64,16 +66,30 @@ class ExportState:
         if written is not None:
             saved = orjson.loads(written)
             for name, value in identity.items():
-                if saved.get(name) != value:
+                if name != _JSON_COLUMNS and saved.get(name) != value:
                     raise ExportError(
                         f"{self._files} holds an export with {name} {saved.get(name)!r}, not {value!r};"
                         " give another directory, or the same settings"
                     )
+            if saved.get(_JSON_COLUMNS) != identity.get(_JSON_COLUMNS):
+                self._check_columns(saved.get(_JSON_COLUMNS) or [], identity.get(_JSON_COLUMNS) or [])
+                self._files.write(_IDENTITY, orjson.dumps(identity, option=orjson.OPT_INDENT_2))
             return
         names = self._files.names(hidden=True)
         if names and STATE_DIRECTORY not in names:
             raise ExportError(f"{self._files} is not empty and contains no export; give a new directory")
         self._files.write(_IDENTITY, orjson.dumps(identity, option=orjson.OPT_INDENT_2))
+
+    def _check_columns(self, saved: Sequence[str], given: Sequence[str]) -> None:
+        """Raise `ExportError` unless the JSON columns of a later run are those of the table, and perhaps more."""
+        if not saved:
+            return
+        columns = JsonColumns(()) if not given else parse_json_columns(", ".join(given))
+        if missing := columns.lacks(parse_json_columns(", ".join(saved))):
+            raise ExportError(
+                f"{self._files} has JSON columns {', '.join(saved)}, and the schema leaves out or changes"
+                f" {', '.join(missing)}; keep these columns and their types, and add others after them"
+            )
 
     @property
     def directory(self) -> str:

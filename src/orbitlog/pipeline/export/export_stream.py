@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ from orbitlog.pipeline.runtime.location_files import is_remote
 from orbitlog.pipeline.runtime.query_shutdown import stop_query
 from orbitlog.pipeline.runtime.spark_errors import failure_line, is_orbitlog_failure
 from orbitlog.pipeline.runtime.spark_runner import JobFailed
+from orbitlog.pipeline.sources.broker_stores import TopicNotFound
+from orbitlog.pipeline.sources.subscribed_queues import open_subscribed_queues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,14 +40,38 @@ _POLL_S = 0.1
 _BATCHES_KEPT = "2"
 _PAUSE_S = 1.0
 _FAILURES_MAX = 4
+_TOPIC_PAUSE_S_MAX = 5.0
 
 
 class _QueryEnded(JobFailed):
     """Spark ended a query without an Orbitlog error; a restarted one may succeed."""
 
 
+def await_topic(
+    request: ExportRequest, stop: threading.Event, pause_s: float, on_wait: Callable[[str], None]
+) -> ExportRequest:
+    """Return the request when its topic exists in the cluster, or `stop` is set.
+
+    A topic that appears later is exported from its start, whatever the start of the request is.
+    """
+    is_late = False
+    while request.cluster is not None and not stop.is_set():
+        try:
+            with open_subscribed_queues(request.source_options()):
+                break
+        except TopicNotFound as problem:
+            if not is_late:
+                on_wait(f"{problem}; waiting until it exists")
+            is_late = True
+        stop.wait(pause_s)
+    return replace(request, starting="earliest") if is_late else request
+
+
 class ExportQuery:
-    """Exports one topic into one table; calls `on_batch` after each commit and `on_restart` before each restart."""
+    """Exports one topic into one table; calls `on_batch` after each commit and `on_restart` before each restart.
+
+    `on_restart` also reports a topic that does not exist yet.
+    """
 
     def __init__(
         self,
@@ -72,12 +99,15 @@ class ExportQuery:
     def run(self, stop: threading.Event, *, trigger_s: float | None) -> None:
         """Export current and new messages, polling every `trigger_s` seconds, until `stop` is set.
 
-        Without `trigger_s`, end when all messages that existed at the start are exported (Spark's `availableNow`). A
-        batch that is being committed is completed before the query stops. A query that Spark ends (a process may have
-        died) is restarted at the table's last batch; raise `JobFailed` after several failures in a row.
+        A topic that a cluster does not have yet is awaited. Without `trigger_s`, end when all messages that existed at
+        the start are exported (Spark's `availableNow`). A batch that is being committed is completed before the query
+        stops. A query that Spark ends (a process may have died) is restarted at the table's last batch; raise
+        `JobFailed` after several failures in a row.
         """
         self._state.begin(self._request.identity)
         self._request.source_options()  # raises for invalid options before a query runs
+        if trigger_s is not None and open_table(self._request).committed() < 0:
+            self._request = await_topic(self._request, stop, min(trigger_s, _TOPIC_PAUSE_S_MAX), self._on_restart)
         failures = 0
         while True:
             batches = self._batches

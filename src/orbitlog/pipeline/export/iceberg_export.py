@@ -70,6 +70,11 @@ class IcebergExport:
         # The property of the table outlives its snapshots, which other writers may expire.
         with table.transaction() as transaction:
             transaction.set_properties({_NUMBER: str(batch.number)})
+            present = {field.name for field in table.schema().fields}
+            if missing := [field for field in self._schema if field.name not in present]:
+                # Columns that the schema has since gained: rows so far have null in them.
+                with transaction.update_schema() as update:
+                    update.union_by_name(pa.schema(missing))
             transaction.add_files(paths, snapshot_properties=properties, check_duplicate_files=False)
 
     def _table(self) -> Table | None:

@@ -18,7 +18,7 @@ from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.message import RECORD_PREFIX
 from orbitlog.pipeline.network.cluster_session import ClusterSession
 from orbitlog.pipeline.network.store_time_search import first_at_or_after
-from orbitlog.pipeline.sources.broker_stores import OptionError
+from orbitlog.pipeline.sources.broker_stores import TopicNotFound
 from orbitlog.pipeline.sources.rate_limit import limit_by_mean_sizes
 from orbitlog.pipeline.sources.read_plan import ClusterShape, QueueRange
 from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
@@ -131,11 +131,11 @@ class ClusterQueues:
             except NoRoute:
                 return None
 
-    async def _no_topic(self, topic: str) -> OptionError:
+    async def _no_topic(self, topic: str) -> TopicNotFound:
         topics = [name for name in await self._session.admin.topics() if not names.is_system_topic(name)]
         near = difflib.get_close_matches(topic, topics, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"available: {', '.join(sorted(topics)[:8]) or 'none'}"
-        return OptionError(f"no broker serves topic {topic!r}; {hint}")
+        return TopicNotFound(f"no broker serves topic {topic!r}; {hint}")
 
     async def _ask_bounds(self, key: QueueKey, route: Route) -> None:
         first = TopicQueueRequest(topic=key.topic, queue_id=key.queue_id)

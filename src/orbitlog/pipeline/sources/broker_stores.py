@@ -27,6 +27,10 @@ class OptionError(OrbitlogError):
     """An option of a data source or job is invalid; the message names it and a valid form."""
 
 
+class TopicNotFound(OptionError):
+    """No broker of a cluster serves a topic that is subscribed by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerStore:
     """One store; paths are text because they are sent to workers as JSON."""

@@ -61,6 +61,11 @@ class JsonColumns:
 
     fields: tuple[tuple[str, str], ...]
 
+    def lacks(self, earlier: JsonColumns) -> list[str]:
+        """Return the columns of an earlier schema that this one leaves out or gives another type."""
+        kinds = {field.name: field.type for field in self.arrow_fields}
+        return [field.name for field in earlier.arrow_fields if kinds.get(field.name) != field.type]
+
     @property
     def arrow_fields(self) -> list[pa.Field]:
         return [pa.field(name, _KINDS[kind][0]) for name, kind in self.fields]

@@ -360,6 +360,73 @@ def test_json_bodies_as_columns(send: Send, request_of: Callable[..., ExportRequ
     ]
 
 
+def test_export_continues_after_a_compaction_of_its_delta_table(
+    send: Send, request_of: Callable[..., ExportRequest]
+) -> None:
+    from deltalake import DeltaTable
+
+    request = request_of("delta", batch_messages=5)
+    send(20)
+    assert run(request) == [5, 5, 5, 5]
+    table = DeltaTable(request.target)
+    assert table.optimize.compact()["numFilesRemoved"] == 4
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert len(list(request.target.glob("dt=*/*.parquet"))) == 1
+    send(3)
+    assert run(request) == [3]
+    assert places(request.target, "delta") == [(0, number) for number in range(23)]
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_later_run_adds_json_columns_and_keeps_the_earlier_rows(
+    send: Send, request_of: Callable[..., ExportRequest], table_format: str
+) -> None:
+    bodies = [b'{"id":1}', b'{"id":2,"note":"two"}', b'{"id":3,"note":"three"}', b'{"id":4,"note":"four","paid":true}']
+    schemas = ["", "id bigint", "id bigint, note string", "paid boolean, note string, id long"]
+    for body, schema in zip(bodies, schemas, strict=True):
+        send(1, body=body)
+        columns = parse_json_columns(schema) if schema else None
+        assert run(request_of(table_format, json_columns=columns)) == [1]
+    rows = read_table(request_of(table_format).target, table_format)
+    assert [(row["id"], row["note"], row["paid"], row["body"]) for row in rows] == [
+        (None, None, None, bodies[0]),
+        (2, None, None, bodies[1]),
+        (3, "three", None, None),
+        (4, "four", True, None),
+    ]
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_interrupted_batch_is_repeated_with_more_json_columns(
+    send: Send, request_of: Callable[..., ExportRequest], table_format: str
+) -> None:
+    send(1, body=b'{"id":1}')
+    run(request_of(table_format, json_columns=parse_json_columns("id bigint")))
+    send(1, body=b'{"id":2,"note":"two"}')
+
+    def written_and_dead(function: Any, tasks: Any, **more: Any) -> Any:
+        run_here(function, tasks, **more)
+        raise Crash
+
+    with pytest.raises(Crash):
+        list(export_topic(written_and_dead, request_of(table_format, json_columns=parse_json_columns("id bigint"))))
+    assert run(request_of(table_format, json_columns=parse_json_columns("id bigint, note string"))) == [1]
+    rows = read_table(request_of(table_format).target, table_format)
+    assert [(row["id"], row["note"], row["body"]) for row in rows] == [(1, None, None), (2, "two", None)]
+
+
+@pytest.mark.parametrize("schema", ["", "note string", "id double, note string", "id int, note string"])
+def test_json_columns_of_the_table_must_stay(send: Send, request_of: Callable[..., ExportRequest], schema: str) -> None:
+    send(1, body=b'{"id":1,"note":"one"}')
+    run(request_of(json_columns=parse_json_columns("id bigint, note string")))
+    columns = parse_json_columns(schema) if schema else None
+    with pytest.raises(
+        ExportError, match="has JSON columns id bigint, note string, and the schema leaves out or changes"
+    ):
+        run(request_of(json_columns=columns))
+    assert run(request_of(json_columns=parse_json_columns("id long, note string"))) == []
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
