@@ -11,12 +11,12 @@ from random import Random
 
 import pytest
 
-from orbitlog.doctor.repair.store_repair import apply_repair
+from orbitlog.doctor.repair.store_repair import apply_repair, plan_repair
 from orbitlog.errors import OrbitlogError, StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.index_layout import INDEX_HEADER
 from orbitlog.formats.derived.store_state import STATE_FILE, decode_state
-from orbitlog.formats.records.message import Message, decode_message
+from orbitlog.formats.records.message import Message, decode_message, encode_message
 from orbitlog.formats.records.message_scan import MAGIC_BLANK
 from orbitlog.formats.records.properties import UNIQ_KEY
 from orbitlog.store.message_store import MessageStore
@@ -133,17 +133,68 @@ def check_remedy(kept: dict[Path, bytes], config: StoreConfig, before: list[Mess
     store = reopen(disk, config)
     found, whole = messages_in(disk.files()), whole_before(cut, before)
     assert found[: len(whole)] == whole, f"cut at {cut}: the repair lost messages before it"
-    # A repair keeps a last record of which only properties were cut, as Java does: no checksum covers these.
-    torn = found[len(whole) :]
-    assert len(torn) <= 1, f"cut at {cut}: messages after it are there"
-    for kept_one, original in zip(torn, before[len(whole) :], strict=False):
-        assert kept_one._replace(properties_raw=original.properties_raw) == original, f"cut at {cut}"
-        assert original.properties_raw.startswith(kept_one.properties_raw.rstrip(b"\0")), f"cut at {cut}"
-    if torn:
-        # Known defect: the next opening takes the record for one of its own log, and refuses the store again.
-        store.close()
-    else:
-        finish(store, disk, config, check_all=True)
+    assert found == before[: len(found)], f"cut at {cut}: a message that was cut is there"
+    finish(store, disk, config, check_all=True)
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["crashed", "closed"])
+@pytest.mark.parametrize("is_last", [False, True], ids=["of an earlier record", "of the last record"])
+@pytest.mark.parametrize("kept_bytes", ["none", "half", "all but one"])
+def test_properties_cut_off_are_given_up_with_their_record(
+    closed: bool,
+    is_last: bool,
+    kept_bytes: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No checksum of the record covers them: repair, the first start and every later start have to agree."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    config, files = whole_store(closed=closed, rounds=50)
+    before = messages_in(files)
+    one = next(message for message in before[-1 if is_last else -7 :] if 0 not in message.properties_raw)
+    assert (one == before[-1]) == is_last
+    count = {"none": 0, "half": len(one.properties_raw) // 2, "all but one": len(one.properties_raw) - 1}[kept_bytes]
+    cut = one.physical_offset + one.size_bytes - len(one.properties_raw) + count
+    kept = cut_log(files, cut)
+    recorded = decode_state(files[ROOT / STATE_FILE]).dispatched_to
+    assert check_cut(kept, config, before, cut, recorded, check_all=True) == REFUSED
+    write_image(CrashDisk.of_files(kept), ROOT, tmp_path / "store")
+    planned = plan_repair(tmp_path / "store").actions
+    assert any("zeros in place of properties; " in action for action in planned), planned
+    check_remedy(kept, config, before, cut, tmp_path / "repaired")
+
+
+def cut_log(files: dict[Path, bytes], cut: int) -> dict[Path, bytes]:
+    kept = dict(files)
+    for path in log_paths(files):
+        position = max(cut - int(path.name), 0)
+        kept[path] = files[path][:position].ljust(len(files[path]), b"\0")
+    return kept
+
+
+def test_last_message_by_another_broker_with_zero_bytes_in_properties_is_kept() -> None:
+    """Java writes no checksum of them: at each start of Orbitlog the message is there, also after a crash."""
+    config, files = whole_store(closed=True, rounds=50)
+    before = messages_in(files)
+    last = before[-1]
+    for position in (0, len(last.properties_raw) - 1):
+        raw = bytearray(last.properties_raw)
+        raw[position] = 0
+        sent = last._replace(properties_raw=bytes(raw))
+        segment = next(path for path in reversed(log_paths(files)) if int(path.name) <= last.physical_offset)
+        content = bytearray(files[segment])
+        start = last.physical_offset - int(segment.name)
+        content[start : start + last.size_bytes] = encode_message(sent)
+        disk = CrashDisk.of_files({path: old for path, old in files.items() if path != ROOT / STATE_FILE})
+        disk = CrashDisk.of_files(disk.files() | {segment: bytes(content)})
+        for is_killed in (False, True, False, False):
+            store = reopen(disk, config)
+            assert messages_in(disk.files())[-1] == sent
+            assert [message for _, message in served(store, config) if message == sent] == [sent]
+            if is_killed:
+                disk = disk.crash(7)
+            else:
+                store.close()
 
 
 def served(store: MessageStore, config: StoreConfig) -> Iterator[tuple[tuple[str, int], Message]]:

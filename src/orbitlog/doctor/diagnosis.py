@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from orbitlog.doctor.finding_kinds import MEANINGS, KindMeaning, Severity
+from orbitlog.doctor.finding_kinds import MEANINGS, REPAIR, KindMeaning, Severity
 from orbitlog.storefiles.findings import Finding, FindingKind
 
 
@@ -34,6 +34,10 @@ _GAP = (
     " find it on the disk it was moved to, or in a backup"
 )
 _NOT_JUDGED = "This follows from the missing part of the log, or cannot be judged without it"
+_AFTER_LOG = (
+    "This may follow from the damage to the log; nothing is rebuilt from a damaged log, and a repair rebuilds what is"
+    " wrong after it"
+)
 
 
 # Orbitlog reads a DLedger store and does not write it: commands that would be refused are not proposed.
@@ -48,17 +52,21 @@ def diagnose(
     store: str,
     *,
     is_log_complete: bool = True,
+    is_log_damaged: bool = False,
     is_replicated: bool = False,
     is_in_rocksdb: bool = False,
 ) -> Diagnosis:
     """Return what a finding means; with an incomplete log no command that changes the store is proposed.
 
+    `is_log_damaged`: a finding stops a rebuild, so a repair is proposed in the place of a rebuild.
     `is_replicated`: DLedger replicates the log, so that the store is only read. `is_in_rocksdb`: queues or tables are
     in RocksDB, which is only read; a conversion derives them from the log.
     """
     meaning = MEANINGS[finding.kind]
     if is_log_complete and is_replicated and meaning.severity is not Severity.NOTE:
         return _diagnose_replicated(finding, store, meaning)
+    if is_log_complete and is_log_damaged and meaning.part is not None and not is_in_rocksdb:
+        return Diagnosis(finding, meaning.severity, _AFTER_LOG, REPAIR.format(store=store))
     if is_log_complete:
         template = _CONVERT if is_in_rocksdb and meaning.command is not None else meaning.command
         command = None if template is None else template.format(store=store)

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.doctor.diagnosis import Diagnosis, diagnose
-from orbitlog.doctor.finding_kinds import Severity
+from orbitlog.doctor.finding_kinds import MEANINGS, Severity
 from orbitlog.doctor.repair.repair_journal import interrupted, unreadable_journals
 from orbitlog.doctor.surveys.expired_messages import retired_findings
+from orbitlog.doctor.surveys.log_tail import LogTail
 from orbitlog.doctor.surveys.lost_messages import (
+    LOST_RANGES,
     LogRange,
     LostMessage,
     damaged_ranges,
@@ -120,6 +122,9 @@ def _examined(root: Path, checked: StoreCheck, settings: StoreSettings, use: Sto
     )
     missing = missing_parts(whole, segment_bytes, reads_queues=points_past_end, use=use)
     store = with_readable_segments(whole)
+    tail = LogTail.of(store, segment_bytes, use) if checked.messages and not missing else None
+    if tail is not None:
+        checked.add(tail.findings(checked.log_end, checked.last_stored_ms))
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)
     found = [*_log_findings(checked, lost), *_missing(store, checked, use), *_survey_findings(store, checked)]
@@ -127,6 +132,7 @@ def _examined(root: Path, checked: StoreCheck, settings: StoreSettings, use: Sto
     found += progress_findings(store, checked.ends, checked.last_stored_ms, use)
     found += [*checked.recreated_topics, *retired_findings(store, checked), *_behind(checked)]
     found = [*_missing_findings(store, missing), *(one for one in found if not _is_explained(one, missing))]
+    found.sort(key=lambda one: MEANINGS[one.kind].rank)
     is_replicated = any(whole.dledger_segments.values())
     in_rocksdb = any(obstacle.content in IN_ROCKSDB for obstacle in find_obstacles(root))
     diagnoses = tuple(
@@ -134,6 +140,7 @@ def _examined(root: Path, checked: StoreCheck, settings: StoreSettings, use: Sto
             finding,
             str(root),
             is_log_complete=not missing,
+            is_log_damaged=any(MEANINGS[one.kind].stops_rebuild for one in found),
             is_replicated=is_replicated,
             is_in_rocksdb=in_rocksdb,
         )
@@ -170,7 +177,7 @@ def _log_findings(checked: StoreCheck, lost: list[LostMessage]) -> Iterator[Find
     """Yield the findings of the check, with the lost messages of damaged ranges."""
     for finding in checked.findings:
         start = finding.physical_offset
-        if finding.kind in (FindingKind.RECORD, FindingKind.SEGMENT) and start is not None and finding.count:
+        if finding.kind in LOST_RANGES and start is not None and finding.count:
             inside = [one for one in lost if start <= one.physical_offset < start + finding.count]
             topics = sorted({one.topic for one in inside})
             yield replace(

@@ -1,10 +1,10 @@
-"""Finding kinds: severity, consequence, remedy and planner of each kind, in one table."""
+"""Finding kinds: severity, rank, consequence, remedy and planner of each kind, in one table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from types import MappingProxyType
 
 from orbitlog.storefiles.findings import Finding, FindingKind
@@ -16,6 +16,15 @@ class Severity(Enum):
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
+
+
+class Rank(IntEnum):
+    """The order of findings in a report: each may be the cause of those of a later rank."""
+
+    LOG_MISSING = 0
+    LOG_END = 1
+    LOG_DAMAGED = 2
+    OTHER = 3
 
 
 class DerivedPart(StrEnum):
@@ -48,7 +57,8 @@ class KindMeaning:
     """What a kind of finding means to an operator, and what repairs it.
 
     `command` has `{store}` for the path of the store. `planners` may each plan steps for it: one of them does.
-    `follows_log` is set if the finding cannot be judged while a part of the log is missing.
+    `follows_log` is set if the finding cannot be judged while a part of the log is missing. A finding that
+    `stops_rebuild` does not stop the repair from rebuilding, if that is what it plans for the finding.
     """
 
     severity: Severity
@@ -58,9 +68,10 @@ class KindMeaning:
     part: DerivedPart | None = None
     stops_rebuild: bool = False
     follows_log: bool = False
+    rank: Rank = Rank.OTHER
 
 
-_REPAIR = "orbitlog doctor repair {store}"
+REPAIR = "orbitlog doctor repair {store}"
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
 
@@ -82,9 +93,19 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
             _ERROR,
             "Messages in this range cannot be served, and a Java broker that was not stopped cleanly truncates its log"
             " here and loses everything after it",
-            _REPAIR,
+            REPAIR,
             (Planner.PLACES, Planner.DISPLACED, Planner.LOG),
             stops_rebuild=True,
+            rank=Rank.LOG_DAMAGED,
+        ),
+        FindingKind.TORN_RECORD: KindMeaning(
+            _ERROR,
+            "Brokers of Orbitlog do not serve this record: after a crash they cut it off, and if it was flushed they"
+            " refuse the store; a Java broker serves it without these properties. A repair cuts it off",
+            REPAIR,
+            (Planner.LOG,),
+            stops_rebuild=True,
+            rank=Rank.LOG_DAMAGED,
         ),
         FindingKind.PROPERTIES: KindMeaning(
             _NOTE,
@@ -94,19 +115,32 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
         FindingKind.SEGMENT: KindMeaning(
             _ERROR,
             "Messages in this range, if any, cannot be served; brokers refuse to start on a segment of the wrong size",
-            _REPAIR,
+            REPAIR,
             (Planner.PLACES, Planner.LOG),
             stops_rebuild=True,
+            rank=Rank.LOG_DAMAGED,
+        ),
+        FindingKind.LOG_END: KindMeaning(
+            _ERROR,
+            "Messages after the end of the log are lost unless there is a copy: put the log back from its other disk or"
+            " from a backup. A broker does not start; a repair gives these messages up, and rebuilds what refers to"
+            " them",
+            REPAIR,
+            (Planner.DERIVED,),
+            stops_rebuild=True,
+            rank=Rank.LOG_END,
         ),
         FindingKind.LOG: KindMeaning(
             _ERROR,
             "No message of this store can be served; put the log back from its other disk or from a backup",
+            rank=Rank.LOG_MISSING,
             stops_rebuild=True,
         ),
         FindingKind.ENTRY: KindMeaning(
             _ERROR,
             "Other members of the group cannot read this entry, and a Java broker may truncate its log here when it"
             " starts",
+            rank=Rank.LOG_DAMAGED,
         ),
         FindingKind.ENTRY_INDEX: KindMeaning(
             _ERROR,
@@ -122,10 +156,11 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
             _ERROR,
             "When queues are rebuilt, Java's broker logs [BUG]logic queue order maybe wrong, and consumers find"
             " messages at other offsets",
-            _REPAIR,
+            REPAIR,
             (Planner.HEADERS, Planner.ORDER, Planner.LOG),
             stops_rebuild=True,
             follows_log=True,
+            rank=Rank.LOG_DAMAGED,
         ),
         FindingKind.QUEUE_UNIT: _derived(
             DerivedPart.QUEUES,
@@ -146,11 +181,11 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
             _ERROR,
             "A broker starts with an empty table and overwrites what is left of this one; Java's broker does not start"
             " if the backup is unreadable as well",
-            _REPAIR,
+            REPAIR,
             (Planner.CONFIG,),
         ),
         FindingKind.CONFIG_BACKUP_IN_USE: KindMeaning(
-            _WARNING, "Brokers read the backup, which is one change older", _REPAIR, (Planner.CONFIG,)
+            _WARNING, "Brokers read the backup, which is one change older", REPAIR, (Planner.CONFIG,)
         ),
         FindingKind.CONFIG_BACKUP_READ: KindMeaning(
             _NOTE, "The broker was killed while it replaced the file; the next one reads the backup"
@@ -164,14 +199,17 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
         FindingKind.TOPIC: KindMeaning(
             _WARNING,
             "Clients get the reply that the topic does not exist, though its messages are here",
-            _REPAIR,
+            REPAIR,
             (Planner.CONFIG,),
         ),
         FindingKind.TOPIC_LIFE: KindMeaning(
             _NOTE, "Consumers get the messages that were sent since, as they should", follows_log=True
         ),
         FindingKind.QUEUE_COUNT: KindMeaning(
-            _WARNING, "Clients do not know these queues, and do not consume their messages", _REPAIR, (Planner.CONFIG,)
+            _WARNING,
+            "Clients do not know these queues, and do not consume their messages",
+            REPAIR,
+            (Planner.CONFIG,),
         ),
         FindingKind.QUEUE_COUNT_CONSUMED: KindMeaning(
             _NOTE, "Every consumer group has consumed the messages of these queues"
@@ -179,7 +217,7 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
         FindingKind.OFFSET: KindMeaning(
             _WARNING,
             "Consumers of this group wait for messages that will not come, or start over",
-            _REPAIR,
+            REPAIR,
             (Planner.OFFSETS, Planner.PROGRESS),
             follows_log=True,
         ),
@@ -198,7 +236,7 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
             _ERROR,
             "Pending timer messages may be delivered late, twice or not at all, and a Java broker may not start;"
             " after a repair all of them are pending, and delivered ones are delivered once more",
-            _REPAIR,
+            REPAIR,
             (Planner.TIMERS,),
             follows_log=True,
         ),
@@ -207,7 +245,7 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
             _ERROR,
             "A Java broker does not start: NumberFormatException or IllegalArgumentException for the name or size of"
             " the file",
-            _REPAIR,
+            REPAIR,
             (Planner.PLACES,),
         ),
         FindingKind.LAYOUT: KindMeaning(_NOTE, "Brokers ignore it"),
@@ -216,6 +254,7 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
             _ERROR,
             "Its target belongs to the store and was not checked; nothing is rebuilt or repaired until it is resolved:"
             " move the files into the store, or mount their disk in its place",
+            rank=Rank.LOG_MISSING,
             # Only a link to nowhere, and only if the operator gives its segment up.
             planners=(Planner.PLACES,),
             stops_rebuild=True,
@@ -223,16 +262,17 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
         FindingKind.UNREADABLE: KindMeaning(
             _ERROR,
             "A part of the log was not checked; nothing is rebuilt or repaired until it is readable",
+            rank=Rank.LOG_MISSING,
             stops_rebuild=True,
         ),
         FindingKind.LOCK: KindMeaning(
-            _ERROR, "No broker can lock the store; it has nothing that a store needs", _REPAIR, (Planner.LOCK,)
+            _ERROR, "No broker can lock the store; it has nothing that a store needs", REPAIR, (Planner.LOCK,)
         ),
         FindingKind.JOURNAL: KindMeaning(
             _ERROR,
             "Its repair can be neither finished nor undone; a repair quarantines it, unless it may contain files of"
             " the store",
-            _REPAIR,
+            REPAIR,
             (Planner.JOURNALS,),
         ),
         FindingKind.REPAIR: KindMeaning(
@@ -247,4 +287,13 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
 
 def parts_of(findings: Iterable[Finding]) -> set[DerivedPart]:
     """Return the derived parts of the store that findings are about."""
-    return {part for finding in findings if (part := MEANINGS[finding.kind].part) is not None}
+    kinds = {finding.kind for finding in findings}
+    if FindingKind.LOG_END in kinds:
+        return set(DerivedPart)
+    return {part for kind in kinds if (part := MEANINGS[kind].part) is not None}
+
+
+def damage_of(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that keep a repair from rebuilding: another planner has to repair them first."""
+    meant = ((finding, MEANINGS[finding.kind]) for finding in findings)
+    return [one for one, meaning in meant if meaning.stops_rebuild and Planner.DERIVED not in meaning.planners]

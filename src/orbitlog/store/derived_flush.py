@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Lock
 
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.checkpoint import Checkpoint, encode_checkpoint
-from orbitlog.formats.derived.store_state import KEYS_UNKNOWN, STATE_FILE, StoreState, encode_state
+from orbitlog.formats.derived.store_state import (
+    KEYS_UNKNOWN,
+    STATE_FILE,
+    LastRecord,
+    StoreState,
+    encode_state,
+)
 from orbitlog.store.availability import Availability
 from orbitlog.store.store_marks import StoreMarks
 from orbitlog.store.store_opening import OpenedStore
@@ -53,6 +60,7 @@ class DerivedFlush:
         """
         with self._marks.lock:
             checkpoint, state = self._current()
+        state = replace(state, last_record=self._last_record(checkpoint, state.dispatched_to))
         self._flush_log()
         with self._availability.failing_for_good():
             self._parts.queues.sync()
@@ -61,6 +69,15 @@ class DerivedFlush:
         self._checkpoint = checkpoint
         self._disk.replace_file(self._root / tree.CHECKPOINT, encode_checkpoint(checkpoint, self._compat))
         self._disk.replace_file(self._root / STATE_FILE, encode_state(state))
+
+    def _last_record(self, checkpoint: Checkpoint, dispatched_to: int) -> LastRecord | None:
+        """Return offset and checksum of the last dispatched record; None if it is not known, or has expired."""
+        physical_offset = checkpoint.logics_physical_offset
+        record = self._parts.log.read_record(physical_offset)
+        # 0 is also the offset in a checkpoint of a version that records none.
+        if record is None or (physical_offset == 0 and len(record) != dispatched_to):
+            return None
+        return LastRecord.of(physical_offset, record)
 
     def _current(self) -> tuple[Checkpoint, StoreState]:
         """Return checkpoint and state as of now."""

@@ -7,21 +7,24 @@ Then the wanted parts are swapped in by renames, and the old files stay in the j
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orbitlog.doctor.repair.derived_swap import CHECKPOINT, INDEX, PARTS, QUEUES, DerivedSet, make_derived, plan_swap
 from orbitlog.doctor.repair.repair_journal import RepairJournal, discard_kept, finish_interrupted
+from orbitlog.doctor.surveys.log_tail import LogTail
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.checkpoint import decode_checkpoint
 from orbitlog.jobs.local_runner import PhaseProgress, Runner, run_here
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.jobs.rebuild.rebuild_publish import FINISHED
 from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild
-from orbitlog.jobs.store_use import taken
+from orbitlog.jobs.store_use import SHARED_USE, StoreUse, taken
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.confined.confined_disk import ConfinedDisk
 from orbitlog.storefiles.disk import Disk, RealDisk
+from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.log_references import refuse_missing_log
 from orbitlog.storefiles.store_contents import REBUILDABLE, refuse_unwritable, refuse_writing
 from orbitlog.storefiles.store_files import find_store_files
@@ -56,8 +59,22 @@ def rebuild_elsewhere(
     """Rebuild the parts into a directory of their own; the store is only read."""
     result = make_derived(run, root, out, settings, split_bytes=split_bytes, progress=progress)
     if result.is_published:
-        _keep_only(out, wish.parts, wish.topic)
+        result = _unless_cut(result, root, out, settings, SHARED_USE)
+        _keep_only(out, wish.parts if result.is_published else (), wish.topic)
+    if not result.is_published:
+        RealDisk().remove_file(out / FINISHED)
     return result
+
+
+def _unless_cut(result: StoreRebuild, root: Path, out: Path, settings: StoreSettings, use: StoreUse) -> StoreRebuild:
+    """Return the result of a rebuild; with findings if the log lacks its end, which shows in other files alone."""
+    store = find_store_files(root, settings)
+    tail = LogTail.of(store, robust_geometry(store, settings).segment_bytes, use) if result.messages else None
+    if tail is None:
+        return result
+    last_stored_ms = decode_checkpoint((out / tree.CHECKPOINT).read_bytes()).physic_msg_timestamp_ms
+    findings = tuple(tail.findings(result.log_end, last_stored_ms))
+    return replace(result, findings=findings, finding_count=len(findings))
 
 
 def _keep_only(out: Path, parts: Collection[str], topic: str | None) -> None:
@@ -100,6 +117,8 @@ def rebuild_in_place(
             run, root, staging, settings, split_bytes=split_bytes, progress=progress, disk=disk, use=use
         )
         if result.is_published:
+            result = _unless_cut(result, root, staging, settings, use)
+        if result.is_published:
             journal = RepairJournal.begin(root, f"rebuild of {', '.join(sorted(wish.parts))}", disk=disk)
             made = DerivedSet.found_in(staging)
             plan_swap(journal, find_store_files(root, settings), made, parts=wish.parts, topic=wish.topic)
@@ -107,6 +126,6 @@ def rebuild_in_place(
             disk.remove_tree(staging)
             if discard_old:
                 discard_kept(root, disk=disk)
-        elif not any(staging.parent.glob("0*")):
-            disk.remove_tree(staging.parent)
+        else:
+            disk.remove_tree(staging if any(staging.parent.glob("0*")) else staging.parent)
     return result

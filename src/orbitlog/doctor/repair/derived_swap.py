@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orbitlog.doctor.examination import Examination
-from orbitlog.doctor.finding_kinds import MEANINGS, DerivedPart
+from orbitlog.doctor.finding_kinds import DerivedPart, damage_of
 from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
@@ -56,8 +56,7 @@ def predict_derived(store: StoreFiles, found: Examination, out: Path) -> tuple[D
         refuse_rebuilding(store)
     except StoreLayoutError as error:
         return None, [str(error)]
-    damage = [finding for finding in found.findings if MEANINGS[finding.kind].stops_rebuild]
-    if damage:
+    if damage := damage_of(found.findings):
         return None, [f"nothing can be derived: {finding}" for finding in damage]
     return DerivedSet(out, frozenset(found.check.ends), found.check.messages > 0), []
 

@@ -18,10 +18,10 @@ from orbitlog.doctor.repair.placeholder_places import placeholders_of, spots_of
 from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.doctor.repair.property_crc_repair import has_property_crc, plan_property_crcs
 from orbitlog.doctor.repair.queue_order import Line
-from orbitlog.doctor.surveys.lost_messages import LogRange
+from orbitlog.doctor.surveys.lost_messages import LogRange, describe_lost
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import read_at
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import end_of_written, holds_data, mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
 
@@ -123,12 +123,15 @@ def plan_log(
     journal: PlanJournal, store: StoreFiles, segment_bytes: int, found: Examination, lines: Mapping[Queue, Line]
 ) -> list[str]:
     """Plan to cut the tail and to fill ranges; returns what could not be repaired."""
-    log_end = found.check.log_end
+    torn = min(
+        (one.physical_offset or 0 for one in found.findings if one.kind is FindingKind.TORN_RECORD), default=None
+    )
+    log_end = found.check.log_end if torn is None else min(torn, found.check.log_end)
     tail = [one for one in found.ranges if one.start >= log_end]
     inner = [one for one in found.ranges if one.start < log_end]
     problems: list[str] = []
     if tail:
-        _plan_cut(journal, store, segment_bytes, max(tail[0].start, log_end))
+        _plan_cut(journal, store, segment_bytes, max(tail[0].start, log_end), what=_cut_bytes(found, log_end))
     spots = [
         spot
         for one in inner
@@ -146,7 +149,15 @@ def plan_log(
     return problems
 
 
-def _plan_cut(journal: PlanJournal, store: StoreFiles, segment_bytes: int, end: int) -> None:
+def _cut_bytes(found: Examination, log_end: int) -> str:
+    """Return a clause that states what is cut off at the end of the log."""
+    if not any(one.kind is FindingKind.TORN_RECORD for one in found.findings):
+        return "are not a record"
+    lost = describe_lost([one for one in found.lost if one.physical_offset >= log_end])
+    return f"have zeros in place of properties; {lost}"
+
+
+def _plan_cut(journal: PlanJournal, store: StoreFiles, segment_bytes: int, end: int, *, what: str) -> None:
     """Plan to end the log at `end`: zeros after it, also in later segments.
 
     None of them is moved away: without it the log would lack a segment, in the middle or before the end of its queues.
@@ -158,7 +169,7 @@ def _plan_cut(journal: PlanJournal, store: StoreFiles, segment_bytes: int, end: 
         with mapped_view(segment.path) as view:
             stop = end_of_written(view, position, written_until(segment.path))
         if stop > position:
-            why = f"{stop - position} bytes after the last complete record are not a record"
+            why = f"{stop - position} bytes after the last complete record {what}"
             journal.write(segment.path, position, bytes(stop - position), why)
 
 

@@ -21,6 +21,8 @@ from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import StoreFiles
 
 _TOPICS_NAMED_MAX = 5
+LOST_RANGES = frozenset((FindingKind.RECORD, FindingKind.SEGMENT, FindingKind.TORN_RECORD))
+"""Kinds of findings that are a range of the log whose messages are lost."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,9 +49,7 @@ def damaged_ranges(findings: Iterable[Finding]) -> list[LogRange]:
     found = sorted(
         LogRange(finding.physical_offset, finding.physical_offset + finding.count)
         for finding in findings
-        if finding.kind in (FindingKind.RECORD, FindingKind.SEGMENT)
-        and finding.physical_offset is not None
-        and finding.count > 0
+        if finding.kind in LOST_RANGES and finding.physical_offset is not None and finding.count > 0
     )
     joined: list[LogRange] = []
     for one in found:
@@ -104,12 +104,12 @@ def describe_lost(lost: Sequence[LostMessage]) -> str:
     return f"{len(lost)} {noun} of {len(queues)} queues lost: {named_topics(counts)}"
 
 
-def describe_units(units: Sequence[LostMessage]) -> str:
+def describe_units(units: Sequence[LostMessage], where: str = "in it") -> str:
     """Return a phrase with the number of messages by topic, for a part of the log that is missing."""
     if not units:
-        return "no queue has a unit for it"
+        return f"no queue has a unit for a message {where}"
     counts = Counter(message.topic for message in units)
-    return f"queues have units for {len(units)} messages in it: {named_topics(counts)}"
+    return f"queues have units for {len(units)} messages {where}: {named_topics(counts)}"
 
 
 def named_topics(counts: Counter[str]) -> str:

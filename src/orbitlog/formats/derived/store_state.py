@@ -3,12 +3,15 @@
 The checkpoint gives times, in steps of a flush, and only 5.5's an offset. This file records up to which physical offset
 every queue unit is durable, and the number of units. It is valid only with the checkpoint that was saved with it: a
 Java broker that used the store meanwhile wrote another checkpoint. Java ignores the file.
+
+It ends with a checksum of the last record, properties included: no field of the record covers those. Earlier versions
+of Orbitlog did not write that part, and ignore it.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from zlib import crc32
 
 from orbitlog.errors import BadField, BadMagic, ChecksumMismatch, Truncated
@@ -26,6 +29,7 @@ EPOCHS_FILE = f"{GROUP_DIRECTORY}/epochs"
 _MAGIC = 0x4F524231  # ORB1
 _RECOVERY_MAGIC = 0x4F524252  # ORBR
 _NOTE = "recovery note"
+_LAST = "store state: last record"
 KEYS_UNKNOWN = -1
 
 STORE_STATE = Layout(
@@ -38,6 +42,12 @@ STORE_STATE = Layout(
     Field("key_count", "i64", "number of keys in all index files, at that moment; -1 while they are being rebuilt"),
     Field("physic_msg_timestamp_ms", "i64", "of the checkpoint that was written with this file"),
     Field("logics_msg_timestamp_ms", "i64", "of the checkpoint that was written with this file"),
+)
+LAST_RECORD = Layout(
+    "Orbitlog state: last record",
+    Field("crc", "u32", "CRC-32 of the fields that follow"),
+    Field("record_crc", "u32", "CRC-32 of all bytes of the record, properties included"),
+    Field("physical_offset", "i64", "of the last record before `dispatched_to`; -1 without one"),
 )
 CONFIRMED = Layout(
     "Orbitlog confirmed offset",
@@ -55,6 +65,22 @@ _CREATED_QUEUE = struct.Struct(">II")
 
 
 @dataclass(frozen=True, slots=True)
+class LastRecord:
+    """The last record that a state file covers, with the CRC-32 of all its bytes."""
+
+    physical_offset: int
+    record_crc: int
+
+    @classmethod
+    def of(cls, physical_offset: int, record: Bytes) -> LastRecord:
+        return cls(physical_offset, crc32(record))
+
+    def is_in(self, record: Bytes) -> bool:
+        """Return whether these bytes are the record's."""
+        return crc32(record) == self.record_crc
+
+
+@dataclass(frozen=True, slots=True)
 class StoreState:
     dispatched_to: int
     unit_count: int
@@ -62,18 +88,41 @@ class StoreState:
     key_count: int
     physic_msg_timestamp_ms: int
     logics_msg_timestamp_ms: int
+    last_record: LastRecord | None = None
+    """None if there is no record, or if an earlier version of Orbitlog wrote the file."""
+
+
+_NUMBERS = tuple(one.name for one in STORE_STATE.fields[2:])
 
 
 def encode_state(state: StoreState) -> bytes:
-    return _encode(STORE_STATE, _MAGIC, astuple(state))
+    numbers = STORE_STATE.struct.pack(_MAGIC, 0, *(getattr(state, name) for name in _NUMBERS))
+    return _with_crc(numbers) + _encode_last(state.last_record)
 
 
 def decode_state(raw: Bytes) -> StoreState:
-    return StoreState(*_decode(STORE_STATE, _MAGIC, raw, field="store state"))
+    """Return the state; raise a `FormatError` if a checksum is wrong."""
+    numbers = _decode(STORE_STATE, _MAGIC, raw, field="store state")
+    last = _decode_last(raw[STORE_STATE.size_bytes :])
+    return StoreState(**dict(zip(_NUMBERS, numbers, strict=True)), last_record=last)
 
 
-def _encode(layout: Layout, magic: int, values: tuple[int, ...]) -> bytes:
-    return _with_crc(layout.struct.pack(magic, 0, *values))
+def _encode_last(last: LastRecord | None) -> bytes:
+    offset, record_crc = (-1, 0) if last is None else (last.physical_offset, last.record_crc)
+    fields = LAST_RECORD.struct.pack(0, record_crc, offset)[4:]
+    return crc32(fields).to_bytes(4, "big") + fields
+
+
+def _decode_last(raw: Bytes) -> LastRecord | None:
+    if not raw:
+        return None  # by an earlier version
+    if len(raw) < LAST_RECORD.size_bytes:
+        raise Truncated(field=_LAST, needed=LAST_RECORD.size_bytes, got=len(raw))
+    stored, record_crc, physical_offset = LAST_RECORD.struct.unpack_from(raw)
+    computed = crc32(bytes(raw[4 : LAST_RECORD.size_bytes]))
+    if computed != stored:
+        raise ChecksumMismatch(field=_LAST, stored=stored, computed=computed)
+    return LastRecord(physical_offset, record_crc) if physical_offset >= 0 else None
 
 
 def _with_crc(raw: bytes) -> bytes:

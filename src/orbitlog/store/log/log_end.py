@@ -56,7 +56,11 @@ class KnownLog:
         return last_store_timestamp_ms < self.durable_timestamp_ms
 
     def is_torn(self, message: Message) -> bool:
-        return self.is_own and is_torn(message)
+        """Return whether a crash tore a record by Orbitlog: one after the last durable record.
+
+        Earlier ones may be another broker's, whose properties may contain zero bytes without a checksum.
+        """
+        return self.is_own and message.physical_offset > self.last_durable_physical_offset and is_torn(message)
 
 
 def find_log_end(log: CommitLog, start: int, known: KnownLog, progress: Progress | None = None) -> FoundEnd:

@@ -21,7 +21,7 @@ from orbitlog.store.derived.queue_set import QueueSet
 from orbitlog.store.log.commitlog import CommitLog
 
 # A bit error can make one unit refer to any offset, but not two of them.
-_ENOUGH_EVIDENCE = 2
+ENOUGH_EVIDENCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,11 @@ def _evidence(opened: OpenedLog, end: int) -> str | None:
     state, checkpoint = opened.state, opened.checkpoint
     if state is not None and state.dispatched_to > end:
         found.append(f"{STATE_FILE} records messages up to {state.dispatched_to}")
-        weight += _ENOUGH_EVIDENCE  # it has a checksum
+        weight += ENOUGH_EVIDENCE  # it has a checksum
     is_flushed = checkpoint.logics_physical_offset >= end and checkpoint.logics_physical_offset > 0
     if is_flushed or (end == 0 and checkpoint.physic_msg_timestamp_ms > 0):
         found.append(f"{tree.CHECKPOINT} records a flushed message after it")
-        weight += _ENOUGH_EVIDENCE if end == 0 else 1
+        weight += ENOUGH_EVIDENCE if end == 0 else 1
     # After a crash a young log may be empty while queue pages are durable; but a segment's name is durable before its
     # first record, so a unit after the last segment always means that a file is missing.
     if opened.was_closed or end >= opened.log.segments.end:
@@ -107,20 +107,20 @@ def _evidence(opened: OpenedLog, end: int) -> str | None:
         if any(file.header.end_physical_offset >= end and file.header.end_timestamp_ms for file in opened.index):
             found.append("the index refers to messages after it")
             weight += 1
-    return " and ".join(found) if weight >= _ENOUGH_EVIDENCE else None
+    return " and ".join(found) if weight >= ENOUGH_EVIDENCE else None
 
 
 def _units_from(queues: QueueSet, physical_offset: int) -> list[str]:
     """Return the directory of a queue for each of its last units that refers to that offset or a later one."""
     found: list[str] = []
     for queue in queues:
-        for entry in queue.last_entries(_ENOUGH_EVIDENCE):
+        for entry in queue.last_entries(ENOUGH_EVIDENCE):
             if not entry.is_pre_blank and entry.physical_offset >= physical_offset:
                 # No bit error makes a unit refer to just that offset: the log had a record there.
-                weight = _ENOUGH_EVIDENCE if entry.physical_offset == physical_offset else 1
+                weight = ENOUGH_EVIDENCE if entry.physical_offset == physical_offset else 1
                 found += [str(queue.segments.directory)] * weight
         queues.used(queue)
-        if len(found) >= _ENOUGH_EVIDENCE:
+        if len(found) >= ENOUGH_EVIDENCE:
             break
     return found
 

@@ -20,6 +20,7 @@ from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.store_state import (
     RECOVERY_FILE,
     STATE_FILE,
+    LastRecord,
     RecoveryNote,
     StoreState,
     decode_recovery_note,
@@ -27,14 +28,14 @@ from orbitlog.formats.derived.store_state import (
     encode_recovery_note,
 )
 from orbitlog.formats.java import LONG_MAX
-from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, RECORD_START, Message, decode_message
-from orbitlog.formats.records.message_scan import BLANK, MAGIC_BLANK, read_at
+from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, RECORD_START, Message, decode_message, encode_message
+from orbitlog.formats.records.message_scan import BLANK, MAGIC_BLANK, Damage, LogEnd, SegmentEnd, read_at
 from orbitlog.store.derived.index_files import IndexBoundary, IndexFile, IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.store.log.commitlog import CommitLog
-from orbitlog.store.log.log_end import FoundEnd, KnownLog, find_log_end
+from orbitlog.store.log.log_end import FoundEnd, KnownLog, find_log_end, is_torn
 from orbitlog.store.store_notices import NoticeSubject, StoreNotice
 from orbitlog.storefiles.disk import Disk
 
@@ -109,10 +110,12 @@ def decide(parts: StoreParts, found: FoundStore, progress: Progress | None = Non
     """
     log, queues = parts.log, parts.queues
     check_whole(log)
-    known = _known_log(found.checkpoint, found.state, was_closed=found.was_closed)
+    known = known_log(found.checkpoint, found.state, was_closed=found.was_closed)
     if found.is_foreign:
         known = replace(known, is_own=False)
-    state = found.state if _is_state_valid(log, found.checkpoint, found.state, known) else None
+    state = found.state if _is_state_valid(log, found.checkpoint, found.state) else None
+    if state is None and known.is_own:
+        _refuse_zeroed_record(parts.log, found)
     trusted_to = state.dispatched_to if state else log.min_physical_offset
     passes = _Passes(progress, is_surveyed=state is None)
     end = find_log_end(log, trusted_to, known, passes.followed)
@@ -154,6 +157,9 @@ def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[
         if state is not None:
             steps.distrust_keys(state)
         boundary = _rename_doubtful(log, index, keep_full=state is not None, keep_last=found.was_closed)
+    if state is not None and state.last_record is not None:
+        # The next state file records it again, though a checkpoint of 4.9 does not have its offset.
+        dispatcher.last_physical_offset = state.last_record.physical_offset
     dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
     dispatcher.leave_out(plan.left_out if plan is not None else _left_out_before(trusted_to))
     dispatcher.catch_up(min(log.written_to, found.dispatch_limit), passes.derived)
@@ -194,7 +200,7 @@ def _refuse_short_log(parts: StoreParts, found: FoundStore, end: FoundEnd) -> No
     """Raise `StoreLayoutError` if the log lacks messages that it must have had."""
     from orbitlog.store.recovery.short_log import OpenedLog, refuse_short_log  # only without a valid state file
 
-    state = found.state if found.state is not None and _goes_with(found.checkpoint, found.state) else None
+    state = found.state if found.state is not None and goes_with(found.checkpoint, found.state) else None
     refuse_short_log(
         OpenedLog(
             found.root,
@@ -250,7 +256,7 @@ def check_whole(log: CommitLog) -> None:
             )
 
 
-def _known_log(checkpoint: Checkpoint, state: StoreState | None, *, was_closed: bool) -> KnownLog:
+def known_log(checkpoint: Checkpoint, state: StoreState | None, *, was_closed: bool) -> KnownLog:
     """Combine checkpoint and state file: a state that no longer covers queues still records what was durable.
 
     The end of the log is by Orbitlog if Orbitlog wrote the checkpoint: the one that belongs to the state or, if a crash
@@ -262,38 +268,78 @@ def _known_log(checkpoint: Checkpoint, state: StoreState | None, *, was_closed: 
         return KnownLog(False, timestamp_ms, physical_offset)
     is_like_ours = not was_closed and timestamp_ms == checkpoint.logics_msg_timestamp_ms
     return KnownLog(
-        is_like_ours or _goes_with(checkpoint, state),
+        is_like_ours or goes_with(checkpoint, state),
         max(timestamp_ms, state.physic_msg_timestamp_ms),
         max(physical_offset, state.dispatched_to - 1),
     )
 
 
-def _goes_with(checkpoint: Checkpoint, state: StoreState) -> bool:
+def goes_with(checkpoint: Checkpoint, state: StoreState) -> bool:
+    """Return whether a state file was written with that checkpoint."""
     stamps = checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms
     return stamps == (state.physic_msg_timestamp_ms, state.logics_msg_timestamp_ms)
 
 
-def _is_state_valid(log: CommitLog, checkpoint: Checkpoint, state: StoreState | None, known: KnownLog) -> bool:
+def _is_state_valid(log: CommitLog, checkpoint: Checkpoint, state: StoreState | None) -> bool:
     """Return whether the state file matches the store: with another checkpoint, another broker has written to it."""
     if state is None or not log.min_physical_offset <= state.dispatched_to <= log.segments.end:
         return False
-    if not _goes_with(checkpoint, state):
+    if not goes_with(checkpoint, state):
         return False
-    return _has_record(log, checkpoint.logics_physical_offset, state.dispatched_to, known)
+    if state.last_record is not None:
+        found = _read_at(log, state.last_record.physical_offset)
+        return isinstance(found, Message) and state.last_record.is_in(encode_message(found))
+    return _has_record(log, checkpoint.logics_physical_offset, state.dispatched_to)
 
 
-def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known: KnownLog) -> bool:
-    """Return whether the log has the last dispatched record; without it the state belongs to another log."""
+def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int) -> bool:
+    """Return whether the log has the last dispatched record; without it the state belongs to another log.
+
+    The state file is of an earlier version of Orbitlog, and has no checksum of that record.
+    """
     if not log.min_physical_offset < physical_offset < dispatched_to:
         # There was none, or an older checkpoint version does not record it.
         return _may_be_boundary(log, dispatched_to)
+    found = _read_at(log, physical_offset)
+    return isinstance(found, Message) and not is_torn(found)
+
+
+def _read_at(log: CommitLog, physical_offset: int) -> Message | SegmentEnd | LogEnd | Damage | None:
+    """Return what the log has at an offset; None if the segment is not there."""
     base = log.segments.base_of(physical_offset)
+    if not log.segments.has(base):
+        return None
     view = log.segments.file(base).view()
     try:
-        found = read_at(view, physical_offset - base, base_physical_offset=base)
-        return isinstance(found, Message) and not known.is_torn(found)
+        return read_at(view, physical_offset - base, base_physical_offset=base)
     finally:
         view.release()
+
+
+def _refuse_zeroed_record(log: CommitLog, found: FoundStore) -> None:
+    """Raise `StoreLayoutError` if the last record that the state file covers has lost properties to zeros.
+
+    It was durable, so no crash did that; the checksums inside the record do not show it.
+    """
+    state = found.state
+    if state is None or not goes_with(found.checkpoint, state):
+        return
+    last = state.last_record
+    record = _read_at(log, last.physical_offset if last is not None else found.checkpoint.logics_physical_offset)
+    if isinstance(record, Message) and is_zeroed(record, last):
+        raise StoreLayoutError(
+            f"store not opened: {STATE_FILE} records messages up to {state.dispatched_to}, but the last of them, at"
+            f" physical offset {record.physical_offset} of {log.segments.directory}, has zeros in place of properties;"
+            f" restore the log, or give up that message with `orbitlog doctor repair {found.root} --apply`"
+        )
+
+
+def is_zeroed(record: Message, last: LastRecord | None) -> bool:
+    """Return whether a record that the state file covers has zeros in place of its properties.
+
+    `last` is the record as the state file has it. Without it no broker but Orbitlog may have written the record.
+    """
+    return is_torn(record) and (last is None or not last.is_in(encode_message(record)))
 
 
 def _may_be_boundary(log: CommitLog, physical_offset: int) -> bool:
