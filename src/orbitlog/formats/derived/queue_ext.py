@@ -7,14 +7,17 @@ it does not fit, the file ends with an i16 of -1. Mirrors Java `ConsumeQueueExt`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from orbitlog.errors import BadField, FormatError, LengthMismatch, Truncated
 from orbitlog.formats.java import INT_MIN, LONG_MIN
 from orbitlog.formats.layout import Field, Layout
 from orbitlog.formats.records.message import Bytes
-from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd, scan_units
+from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
+
+Found = TypeVar("Found")
 
 QUEUE_EXT_UNIT = Layout(
     "ConsumeQueue extension unit",
@@ -117,3 +120,20 @@ def scan_ext_file(buffer: Bytes, start: int = 0) -> Iterator[tuple[int, QueueExt
     return scan_units(
         buffer, start, read_ext_unit_at, lambda found: found.size_bytes if isinstance(found, QueueExtUnit) else None
     )
+
+
+def scan_units(
+    buffer: Bytes, start: int, read_at: Callable[[Bytes, int], Found], size_of: Callable[[Found], int | None]
+) -> Iterator[tuple[int, Found]]:
+    """Yield position and unit from `start` on, then the reason for stopping; no reason if the bytes just end.
+
+    `size_of` returns the bytes of a unit, and None for a reason. The timer log is scanned by it as well.
+    """
+    position = start
+    while position < len(buffer):
+        found = read_at(buffer, position)
+        yield position, found
+        size_bytes = size_of(found)
+        if size_bytes is None:
+            return
+        position += size_bytes

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from orbitlog.errors import BadField, BadMagic, FormatError, LengthMismatch, LimitExceeded, Misplaced, Truncated
+from orbitlog.formats.derived.queue_ext import scan_units
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.layout import Field, Layout
 from orbitlog.formats.records.message import Bytes
-from orbitlog.formats.records.message_scan import MAGIC_BLANK, Damage, LogEnd, SegmentEnd, scan_units
+from orbitlog.formats.records.message_scan import MAGIC_BLANK, Damage, LogEnd, SegmentEnd
 
 TIMER_LOG_UNIT = Layout(
     "Timer log unit",

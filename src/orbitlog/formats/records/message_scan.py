@@ -3,15 +3,14 @@
 A segment has records back to back, then a BLANK record that refers to the next segment; bytes never written are zero.
 `scan_messages` yields messages and then, by type, why it stopped: `SegmentEnd` (BLANK), `LogEnd` (zeros) or `Damage`;
 nothing more if the bytes end with a record. `find_record` resynchronizes after damage. Java returns the same as pairs
-of numbers (`DispatchRequest(size, success)`). `scan_units` does the same for derived files of units.
+of numbers (`DispatchRequest(size, success)`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 from orbitlog.errors import FormatError, LengthMismatch, Truncated
 from orbitlog.formats.layout import Field, Layout
@@ -27,8 +26,6 @@ BLANK_BYTES = BLANK.size_bytes
 assert BLANK_BYTES == 8
 
 _BLANK_OR_ZERO = frozenset((0, MAGIC_BLANK))
-
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +128,3 @@ def find_record(buffer: Bytes, start: int, *, base_physical_offset: int, check_c
             return position
         search_from = match.start() + 1
     return None
-
-
-def scan_units(
-    buffer: Bytes, start: int, read_at: Callable[[Bytes, int], Found], size_of: Callable[[Found], int | None]
-) -> Iterator[tuple[int, Found]]:
-    """Yield position and unit from `start` on, then the reason for stopping; no reason if the bytes just end.
-
-    `size_of` returns the bytes of a unit, and None for a reason.
-    """
-    position = start
-    while position < len(buffer):
-        found = read_at(buffer, position)
-        yield position, found
-        size_bytes = size_of(found)
-        if size_bytes is None:
-            return
-        position += size_bytes
