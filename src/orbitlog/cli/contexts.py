@@ -21,6 +21,7 @@ from typing import Any
 
 from orbitlog.cli.main import Problem, WrongUse
 from orbitlog.settings.atomic_file import replace_file
+from orbitlog.settings.user_directories import user_directory
 
 DEFAULT_ADDRESS = "127.0.0.1:9876"
 _FILE_BYTES_MAX = 1 << 20
@@ -95,11 +96,7 @@ def _as_json(cluster: Cluster) -> dict[str, str]:
 
 
 def contexts_path(environment: Mapping[str, str] | None = None) -> Path:
-    given = os.environ if environment is None else environment
-    home = given.get("XDG_CONFIG_HOME") or ""
-    # The XDG specification requires that relative paths are ignored.
-    base = Path(home) if Path(home).is_absolute() else Path.home() / ".config"
-    return base / "orbitlog" / "contexts.json"
+    return user_directory("XDG_CONFIG_HOME", environment) / "contexts.json"
 
 
 def load_contexts(path: Path | None = None) -> Contexts:

@@ -7,7 +7,6 @@ cluster times out after 1 s. A cluster that does not answer is cached as empty. 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -65,11 +64,11 @@ def _offered(ctx: click.Context, kind: str, incomplete: str) -> list[str]:
 def cache_path(cluster: Cluster, kind: str) -> Path:
     import hashlib
 
-    home = os.environ.get("XDG_CACHE_HOME") or ""
-    base = Path(home) if Path(home).is_absolute() else Path.home() / ".cache"
+    from orbitlog.settings.user_directories import user_directory
+
     # Visible names may depend on the credentials.
     identity = f"{cluster.address}\n{cluster.access_key}\n{kind}"
-    return base / "orbitlog" / f"names-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
+    return user_directory("XDG_CACHE_HOME") / f"names-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
 
 
 def cached_names(cluster: Cluster, kind: str, ask: Callable[[Cluster, str], list[str]]) -> list[str]:

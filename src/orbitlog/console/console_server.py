@@ -15,6 +15,7 @@ from orbitlog.console.console_options import ConsoleOptions
 from orbitlog.console.console_state import Console
 from orbitlog.console.session.bounded_connections import CONNECTIONS_MAX, OpenConnections
 from orbitlog.errors import OrbitlogError
+from orbitlog.settings.listen_exposure import join_address, reachable_host
 
 _HEADER_BYTES_MAX = 32 * 1024
 _SHUTDOWN_SECONDS = 2
@@ -62,7 +63,7 @@ class ConsoleServer:
                 raise OrbitlogError("the console did not start; its log has the reason")
             await asyncio.sleep(0.005)
         host, port = listener.getsockname()[:2]
-        base = self._options.public_url.rstrip("/") or f"http://{_joined(_reachable(host), port)}"
+        base = self._options.public_url.rstrip("/") or f"http://{join_address(reachable_host(host), port)}"
         facts = {"console": f"{base}/"}
         has_more = self._options.may_write or self._options.allows_sql or not self.console.is_open
         if self.console.takes_token and has_more:
@@ -81,12 +82,3 @@ class ConsoleServer:
         listener = socket.create_server((host, self._options.port), family=family, backlog=_BACKLOG)
         listener.setblocking(False)
         return listener
-
-
-def _reachable(host: str) -> str:
-    """Return an address at which a server that listens on all interfaces can be reached from this machine."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not listened on
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

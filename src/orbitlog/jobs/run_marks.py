@@ -17,6 +17,7 @@ from typing import Any
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.settings.atomic_file import create_directory, replace_file
+from orbitlog.settings.user_directories import user_directory
 from orbitlog.storefiles.confined.regular_files import open_regular
 
 _KEY_BYTES = 32
@@ -40,8 +41,7 @@ def _digest(key: bytes, content: dict[str, Any]) -> str:
 
 
 def _key_path() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "orbitlog" / "journal.key"
+    return user_directory("XDG_STATE_HOME") / "journal.key"
 
 
 def _key(*, create: bool) -> bytes | None:

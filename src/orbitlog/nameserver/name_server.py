@@ -30,6 +30,7 @@ from orbitlog.remoting.guarded_limits import guarded_limits
 from orbitlog.remoting.request_dispatch import Dispatch, LongRequests, warn_of_open_access, without_administration
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.settings.limits import HEARTBEAT_TIMEOUT_MS, Limits
+from orbitlog.settings.listen_exposure import join_address
 from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.tls_settings import TLS_SETTINGS, check_tls
 from orbitlog.wire import nameserver_headers as headers
@@ -186,8 +187,7 @@ class NameServer:
             response = handle(connection, request)
             host = connection.local_address[0]
             for address in self.own_broker_addresses if host else ():
-                port = address.rpartition(":")[2]
-                dialled = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                dialled = join_address(host, int(address.rpartition(":")[2]))
                 response.body = response.body.replace(f'"{address}"'.encode(), f'"{dialled}"'.encode())
             return response
 

@@ -16,9 +16,9 @@ from orbitlog.access.access_settings import ACCESS_SETTINGS, SECRET_SETTINGS
 from orbitlog.observe.metrics_settings import METRICS_SETTINGS
 from orbitlog.settings.limits import NAMESERVER_LIMITS
 from orbitlog.settings.listen_exposure import is_exposed
-from orbitlog.settings.properties_file import read_properties
+from orbitlog.settings.properties_file import setting_sources, settings_in
 from orbitlog.settings.secret_settings import shown_settings
-from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
+from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth
 from orbitlog.settings.tls_settings import TLS_SETTINGS
 
 ENVIRONMENT_PREFIX = "ORBITLOG_NAMESRV_"
@@ -145,12 +145,7 @@ def load_nameserver_settings(
 
     Raise a `SettingError` for an invalid value, and for a key of Java that protects and is not supported.
     """
-    sources: list[tuple[str, Mapping[str, str]]] = []
-    if config_path is not None:
-        sources.append((str(config_path), read_properties(config_path)))
-    given = {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
-    sources.append(("the environment", {name.removeprefix(ENVIRONMENT_PREFIX): text for name, text in given.items()}))
-    sources.append(("the command line", dict(map(split_assignment, assignments))))
+    sources = setting_sources(config_path, settings_in(environment, ENVIRONMENT_PREFIX), assignments)
     values: dict[str, Any] = {}
     limits = {limit.key: limit.default for limit in NAMESERVER_LIMITS}
     access = {key: setting.default for key, setting in ACCESS_SETTINGS.items()}

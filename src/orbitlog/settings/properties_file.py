@@ -1,12 +1,14 @@
-"""Java properties files: `broker.conf` and `namesrv.conf` as `java.util.Properties` reads them."""
+"""Java properties files as `java.util.Properties` reads them, and the sources of settings that win over them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from orbitlog.settings.setting import AdvisedText, SettingError
+from orbitlog.settings.setting import AdvisedText, SettingError, split_assignment
+
+COMMAND_LINE = "the command line"
 
 _KEY_END = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[=:\s])")
 _MALFORMED = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
@@ -91,3 +93,20 @@ def _unescape(text: str) -> str:
         return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPED.get(code, code)
 
     return _ESCAPE.sub(replace, text)
+
+
+def setting_sources(
+    config_path: Path | None, environment: Mapping[str, str], assignments: Iterable[str]
+) -> list[tuple[str, Mapping[str, str]]]:
+    """Return name and texts of each source: the file, the `environment` by setting, and `key=value` texts."""
+    sources: list[tuple[str, Mapping[str, str]]] = []
+    if config_path is not None:
+        sources.append((str(config_path), read_properties(config_path)))
+    sources.append(("the environment", environment))
+    sources.append((COMMAND_LINE, dict(map(split_assignment, assignments))))
+    return sources
+
+
+def settings_in(environment: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the texts of variables with a prefix, by the setting that the rest of their name is."""
+    return {name.removeprefix(prefix): text for name, text in environment.items() if name.startswith(prefix)}

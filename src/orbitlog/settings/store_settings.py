@@ -16,13 +16,12 @@ from orbitlog.formats.delay_levels import STANDARD_LEVELS, DelayLevels, parse_de
 from orbitlog.formats.derived.index_layout import ENTRY_COUNT_DEFAULT, SLOT_COUNT_DEFAULT, IndexLayout
 from orbitlog.formats.derived.queue_entry import QUEUE_FILE_BYTES_DEFAULT, check_queue_file_bytes
 from orbitlog.formats.store_tree import SEGMENT_BYTES_DEFAULT
-from orbitlog.settings.properties_file import read_properties
+from orbitlog.settings.properties_file import COMMAND_LINE, setting_sources
 from orbitlog.settings.retention_policy import RetentionPolicy
-from orbitlog.settings.setting import InvalidValue, Setting, SettingError, T, parse_count, parse_truth, split_assignment
+from orbitlog.settings.setting import InvalidValue, Setting, SettingError, T, parse_count, parse_truth
 
 EXT_QUEUE_FILE_BYTES_DEFAULT = 48 * 1024 * 1024
 _SEGMENT_BYTES_MIN = 1024
-_COMMAND_LINE = "the command line"
 _VARIABLE = re.compile(r"\$\{[^}]*\}?|\$[A-Za-z_]\w*")
 _QUOTES = ("'", '"')
 
@@ -314,11 +313,7 @@ def load_settings(config_path: Path | None, assignments: Iterable[str]) -> Store
     """
     texts: dict[str, str] = {}
     others: dict[str, tuple[str, str]] = {}
-    sources: list[tuple[str, dict[str, str]]] = []
-    if config_path is not None:
-        sources.append((str(config_path), read_properties(config_path)))
-    sources.append((_COMMAND_LINE, dict(map(split_assignment, assignments))))
-    for source, pairs in sources:
+    for source, pairs in setting_sources(config_path, {}, assignments):
         for key, text in pairs.items():
             if key in SETTINGS:
                 check_setting(key, text, source)
@@ -339,7 +334,7 @@ def _reviewed(texts: Mapping[str, str], others: Mapping[str, tuple[str, str]]) -
             raise SettingError(sentence, key=key)
         if kind is SettingClass.BEHAVIOUR:
             warnings.append(sentence)
-        elif kind is SettingClass.UNKNOWN or source == _COMMAND_LINE:
+        elif kind is SettingClass.UNKNOWN or source == COMMAND_LINE:
             unknown.append(key)
     return StoreSettings(texts, tuple(unknown), tuple(warnings))
 

@@ -17,6 +17,7 @@ from orbitlog.replication.group.member_context import GroupLimits
 from orbitlog.replication.group.member_driver import DriverLimits
 from orbitlog.replication.slave_hub import LOOPBACK, Network
 from orbitlog.settings.limits import HA_CONNECTIONS
+from orbitlog.settings.listen_exposure import host_in_url
 from orbitlog.settings.setting import AdvisedText, SettingError
 
 _POLL_S = 0.5
@@ -114,7 +115,7 @@ def waits_for_slaves(settings: BrokerSettings) -> bool:
 def ha_address(settings: BrokerSettings) -> str:
     """Return the host that other members connect to."""
     host = settings[ha_keys.HA_ADDRESS] or settings[keys.ADVERTISED_ADDRESS] or settings[keys.BIND_ADDRESS]
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return host_in_url(host)
 
 
 def group_limits(settings: BrokerSettings) -> GroupLimits:

@@ -31,7 +31,7 @@ from orbitlog.observe.metrics_settings import METRICS_SETTINGS
 from orbitlog.settings import store_settings
 from orbitlog.settings.limits import BROKER_LIMITS, Limits
 from orbitlog.settings.listen_exposure import AnonymousAccess, is_exposed, parse_anonymous_access
-from orbitlog.settings.properties_file import read_properties
+from orbitlog.settings.properties_file import COMMAND_LINE, setting_sources, settings_in
 from orbitlog.settings.runtime_keys import RUNTIME_KEYS, check_range
 from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import (
@@ -41,7 +41,6 @@ from orbitlog.settings.setting import (
     number_between,
     one_of,
     parse_truth,
-    split_assignment,
 )
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.settings.tls_settings import TLS_SETTINGS, USE_TLS
@@ -518,12 +517,8 @@ def load_broker_settings(
     """
     texts: dict[str, str] = {}
     others: dict[str, tuple[str, str]] = {}
-    sources: list[tuple[str, Mapping[str, str]]] = []
-    if config_path is not None:
-        sources.append((str(config_path), read_properties(config_path)))
-    sources.append(("the environment", _from_environment(environment)))
-    sources.append(("the command line", dict(map(split_assignment, assignments))))
-    sources.append(("the command line", options or {}))
+    sources = setting_sources(config_path, _from_environment(environment), assignments)
+    sources.append((COMMAND_LINE, options or {}))
     for source, pairs in sources:
         for key, text in pairs.items():
             if key in _KNOWN:
@@ -566,14 +561,10 @@ def _reviewed(others: Mapping[str, tuple[str, str]], texts: Mapping[str, str]) -
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    given = {key[len(ENVIRONMENT_PREFIX) :]: text for key, text in environment.items() if _is_ours(key)}
+    given = settings_in(environment, ENVIRONMENT_PREFIX)
     if environment.get(_NAME_SERVERS_VARIABLE):
         given.setdefault(NAME_SERVERS.key, environment[_NAME_SERVERS_VARIABLE])
     return given
-
-
-def _is_ours(key: str) -> bool:
-    return key.startswith(ENVIRONMENT_PREFIX)
 
 
 def _as_text(value: object) -> str:

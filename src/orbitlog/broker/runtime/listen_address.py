@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.settings.listen_exposure import is_ip_address
 from orbitlog.settings.setting import AdvisedText, SettingError
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - named in a sentence
@@ -92,7 +93,7 @@ def advertised_addresses(settings: BrokerSettings) -> list[str]:
 
 def _resolved(host: str) -> list[str]:
     """Return the addresses of a host, IPv4 first as Java has it; none if it is not known."""
-    if _is_ip(host):
+    if is_ip_address(host):
         return [host]
     try:
         answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -115,17 +116,9 @@ def contradiction(settings: BrokerSettings, addresses: Iterable[str]) -> str | N
     if any(not ipaddress.ip_address(address).is_loopback for address in addresses):
         where = f"brokerIP1={advertised} unless this machine forwards it"
         return f"bindAddress={bound} is loopback: clients cannot connect to {where}; {add}"
-    if advertised and not _is_ip(advertised):
+    if advertised and not is_ip_address(advertised):
         return f"brokerIP1={advertised} is {bound} here: clients on other machines cannot connect; {add}"
     return None
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_own(address: str) -> bool:

@@ -27,6 +27,7 @@ from orbitlog.observe.conditions import NAME_SERVER_LOST
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection
 from orbitlog.remoting.loop_slices import in_slices, sliced
+from orbitlog.settings.listen_exposure import join_address
 from orbitlog.wire.bodies.body_json import encode_body
 from orbitlog.wire.bodies.registration_body import Registration as RegistrationBody
 from orbitlog.wire.bodies.registration_body import TopicWrapper, encoding_steps, registration_crc
@@ -207,9 +208,9 @@ class Registration:
         ip = await self._ip_for(address)
         return RegisterBrokerRequest(
             broker_name=self._state.broker_name,
-            broker_address=_joined(ip, self._state.listen_port),
+            broker_address=join_address(ip, self._state.listen_port),
             cluster=self._state.cluster_name,
-            ha_address=_joined(self._state.settings[HA_ADDRESS] or ip, self._ha_port()) if self._ha_port() else "",
+            ha_address=join_address(self._state.settings[HA_ADDRESS] or ip, self._ha_port()) if self._ha_port() else "",
             broker_id=self._state.settings[keys.BROKER_ID],
         )
 
@@ -217,7 +218,7 @@ class Registration:
         try:
             header = UnregisterBrokerRequest(
                 broker_name=self._state.broker_name,
-                broker_address=_joined(await self._ip_for(address), self._state.listen_port),
+                broker_address=join_address(await self._ip_for(address), self._state.listen_port),
                 cluster=self._state.cluster_name,
                 broker_id=self._state.settings[keys.BROKER_ID],
             )
@@ -241,7 +242,3 @@ class Registration:
 def _survives_compression(topic: TopicConfig) -> bool:
     """Return whether the compressed form loses nothing that a name server uses, and 4.9 reads it."""
     return not topic.sys_flag and not topic.attributes
-
-
-def _joined(ip: str, port: int) -> str:
-    return f"[{ip}]:{port}" if ":" in ip and not ip.startswith("[") else f"{ip}:{port}"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from orbitlog.errors import FormatError, RemotingError
 from orbitlog.remoting.client import RemotingClient, split_address
+from orbitlog.settings.listen_exposure import join_address
 from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.bodies.route_bodies import BrokerData, ClusterInfo
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -70,5 +71,5 @@ async def find_master(client: RemotingClient, name_servers: Sequence[str], name:
     if not stated:
         host, port = split_address(address)
         # 4.9 does not know the request, and always listens for slaves on the port after its own.
-        stated = f"[{host}]:{port + 1}" if ":" in host else f"{host}:{port + 1}"
+        stated = join_address(host, port + 1)
     return FoundMaster(address, stated, data.cluster or "")

@@ -19,6 +19,7 @@ import click
 from orbitlog import __version__
 from orbitlog.cli.job_options import SERVER, SOCKET_PREFIX, HeldSession
 from orbitlog.cli.main import INTERRUPTED, Problem
+from orbitlog.settings.user_directories import user_directory
 
 LENGTH = struct.Struct(">I")
 REQUEST_BYTES_MAX = 1 << 20
@@ -62,8 +63,7 @@ def is_command_variable(name: str) -> bool:
 
 def default_socket() -> Path:
     """Return the socket of `pipeline serve` without --socket: beside the contexts of the user."""
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home, "orbitlog", "pipeline.sock")
+    return user_directory("XDG_CONFIG_HOME") / "pipeline.sock"
 
 
 def server_socket(arguments: list[str]) -> Path | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from orbitlog.cli.output.log_lines import line_formatter
 from orbitlog.cli.serve.console_user_commands import user_commands
 from orbitlog.cli.serve.serving import json_option, log_format_option, serve
 from orbitlog.observe.metrics_settings import LOG_TEXT
+from orbitlog.settings.user_directories import user_directory
 
 if TYPE_CHECKING:
     from orbitlog.console.console_options import ClusterChoice
@@ -27,8 +27,7 @@ _LOCAL = "cluster"
 
 def default_data_directory() -> Path:
     """Return the default directory of users, audit log and replay records."""
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "orbitlog" / "console"
+    return user_directory("XDG_DATA_HOME") / "console"
 
 
 def require_console_packages() -> None:

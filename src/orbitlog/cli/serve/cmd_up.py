@@ -49,7 +49,7 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.observe.metrics_settings import DISABLE, EXPORTER, LOG_FORMAT, LOG_TO, PROM_PORT
-from orbitlog.settings.listen_exposure import AnonymousAccess
+from orbitlog.settings.listen_exposure import AnonymousAccess, reachable_host
 from orbitlog.settings.store_settings import COMMITLOG_PATHS
 from orbitlog.settings.tls_settings import TLS_SETTINGS
 from orbitlog.storefiles.store_paths import StorePaths
@@ -84,10 +84,7 @@ class _Up:
         self._running = AsyncExitStack()
 
     async def start(self) -> Mapping[str, str]:
-        await self._name_server.start()
-        self._running.push_async_callback(self._name_server.stop)
-        host, port = self._name_server.address
-        own = joined((_reachable(host), port))
+        host, own = await _start_name_server(self._name_server, self._running)
         others = self._settings[keys.NAME_SERVERS]
         settings = self._settings.with_texts({keys.NAME_SERVERS.key: ";".join((own, *others))})
         broker = await self._open_broker(settings)
@@ -100,11 +97,11 @@ class _Up:
             spark = DispatchProcess(broker, self._root, self._root / "logs" / "dispatch.log")
             self._running.push_async_callback(spark.stop)
             await spark.start()
-        if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
-            self._name_server.own_broker_addresses = (joined((_reachable(host), broker.address[1])),)
+        if not self._settings[keys.ADVERTISED_ADDRESS] and host != reachable_host(host):
+            self._name_server.own_broker_addresses = (joined((reachable_host(host), broker.address[1])),)
         return {
-            "name-server": joined((_reachable(host), port)),
-            "broker": joined((_reachable(host), broker.address[1])),
+            "name-server": own,
+            "broker": joined((reachable_host(host), broker.address[1])),
             **self._metrics(broker),
             "store": str(self._root),
             **self._log.fact,
@@ -116,7 +113,7 @@ class _Up:
             return {}
         broker.meters.exposition.readers.append(self._counts.reader(self._name_server))
         address = broker.meters.address
-        return metrics_fact(None if address is None else (_reachable(address[0]), address[1]))
+        return metrics_fact(None if address is None else (reachable_host(address[0]), address[1]))
 
     async def _open_broker(self, settings: BrokerSettings) -> Broker:
         """Open the store in a thread, which waits for the disk, while the broker's modules are imported."""
@@ -159,10 +156,7 @@ class _UpTogether:
     async def start(self) -> Sequence[Mapping[str, str]]:
         from orbitlog.cli.serve.broker_processes import BrokerProcesses
 
-        await self._name_server.start()
-        self._running.push_async_callback(self._name_server.stop)
-        host, port = self._name_server.address
-        own = joined((_reachable(host), port))
+        host, own = await _start_name_server(self._name_server, self._running)
         words = [*self._words, "-n", ";".join((own, *self._settings[keys.NAME_SERVERS]))]
         if self._etcd is not None:
             self._running.push_async_callback(self._etcd.stop)
@@ -174,9 +168,9 @@ class _UpTogether:
         self._log.open()
         facts = []
         for fields in ready:
-            address = joined((_reachable(host), int(fields["broker"].rpartition(":")[2])))
+            address = joined((reachable_host(host), int(fields["broker"].rpartition(":")[2])))
             facts.append({"name-server": own, **fields, "broker": address})
-        if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
+        if not self._settings[keys.ADVERTISED_ADDRESS] and host != reachable_host(host):
             self._name_server.own_broker_addresses = tuple(fields["broker"] for fields in facts)
         return facts
 
@@ -216,9 +210,12 @@ def _name_server(
     )
 
 
-def _reachable(host: str) -> str:
-    """Return an address at which a server that listens on all interfaces can be reached from this machine."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not listened on
+async def _start_name_server(name_server: NameServer, running: AsyncExitStack) -> tuple[str, str]:
+    """Start the name server, to be stopped last; return its host, and the address for processes of this machine."""
+    await name_server.start()
+    running.push_async_callback(name_server.stop)
+    host, port = name_server.address
+    return host, joined((reachable_host(host), port))
 
 
 @click.command(

@@ -39,6 +39,7 @@ from orbitlog.observe.metrics_settings import (
     check_export,
 )
 from orbitlog.settings.atomic_file import create_directory
+from orbitlog.settings.listen_exposure import join_address
 from orbitlog.settings.setting import SettingError
 
 if TYPE_CHECKING:
@@ -141,8 +142,9 @@ _STORE_ENTRIES = (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.CONFIG, tree.CHECKPOIN
 
 def default_store() -> Path:
     """Return the default directory of a store."""
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "orbitlog" / "store"
+    from orbitlog.settings.user_directories import user_directory
+
+    return user_directory("XDG_DATA_HOME") / "store"
 
 
 def read_broker_settings(
@@ -403,5 +405,4 @@ def print_ready(facts: Mapping[str, str], as_json: bool) -> None:
 
 def joined(address: tuple[str, int]) -> str:
     """Return `host:port`, with an IPv6 host in brackets."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return join_address(*address)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
+
+from orbitlog.settings.listen_exposure import is_ip_address
 
 _LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 _SAFE_METHODS = frozenset(("GET", "HEAD"))
@@ -33,11 +34,7 @@ def is_known_host(host: str, public_url: str) -> bool:
         return False
     if name in _LOOPBACK_NAMES or (public_url and name == urlsplit(public_url).hostname):
         return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    return is_ip_address(name)
 
 
 def is_safe_method(method: str) -> bool:

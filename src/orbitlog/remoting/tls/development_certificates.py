@@ -6,7 +6,6 @@ file like the others.
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import shutil
 import socket
@@ -17,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from orbitlog.errors import OrbitlogError
 from orbitlog.settings.atomic_file import create_directory, replace_file
+from orbitlog.settings.listen_exposure import is_ip_address
 from orbitlog.settings.tls_options import TlsFiles
 
 VALID_DAYS = 825
@@ -94,19 +94,11 @@ def _written(directory: Path, name: str, certificate: bytes, key: bytes) -> TlsF
 
 
 def _server_extensions(hosts: Sequence[str]) -> str:
-    names = ",".join(f"{'IP' if _is_ip(host) else 'DNS'}:{host}" for host in hosts)
+    names = ",".join(f"{'IP' if is_ip_address(host) else 'DNS'}:{host}" for host in hosts)
     return (
         "basicConstraints=critical,CA:false\nkeyUsage=critical,digitalSignature\n"
         f"extendedKeyUsage=serverAuth,clientAuth\nsubjectAltName={names}\n"
     )
-
-
-def _is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 class _Workshop:
