@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -15,6 +14,7 @@ from orbitlog.cli.main import WrongUse
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.row_output import show_rows
 from orbitlog.cli.output.stream_table import Column
+from orbitlog.cli.password_input import read_password
 
 _QUOTA_COLUMNS = (Column("username"), *map(Column, LIMIT_NAMES))
 _COLUMNS = (Column("username"), Column("userType"), Column("userStatus"), Column("policies"))
@@ -28,14 +28,6 @@ def command() -> None:
 password_option = click.option(
     "--password-stdin", is_flag=True, help="Read the password from standard input instead of a prompt."
 )
-
-
-def _password(from_input: bool) -> str:
-    if from_input:
-        return sys.stdin.readline().rstrip("\r\n")
-    if not sys.stdin.isatty():
-        raise WrongUse("standard input is not a terminal; give --password-stdin and write the password there")
-    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
 
 
 @command.command("list", help="List users, without their passwords.")
@@ -62,7 +54,7 @@ def add_user(
     *, name: str, is_super: bool, password_stdin: bool, file: Path | None, store: Path | None, output: Output
 ) -> None:
     path = user_file(file, store)
-    fields = {"password": _password(password_stdin), "userType": SUPER if is_super else NORMAL}
+    fields = {"password": read_password(from_input=password_stdin), "userType": SUPER if is_super else NORMAL}
     change_file(path, lambda table: table.create_user(name, fields))
     show_change(output, f"user {name} is added to {path}", username=name)
 
@@ -74,7 +66,7 @@ def add_user(
 @output_options
 def change_password(*, name: str, password_stdin: bool, file: Path | None, store: Path | None, output: Output) -> None:
     path = user_file(file, store)
-    password = _password(password_stdin)
+    password = read_password(from_input=password_stdin)
     change_file(path, lambda table: table.update_user(name, {"password": password}))
     show_change(output, f"the password of user {name} is changed", username=name)
 

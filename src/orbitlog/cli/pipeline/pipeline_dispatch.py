@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ import click
 from orbitlog.cli.job_options import master_option, spark_session
 from orbitlog.cli.output.display_text import byte_count
 from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.pipeline.pipeline_options import stop_event
 from orbitlog.cli.store_options import store_argument
 
 if TYPE_CHECKING:
@@ -40,11 +39,8 @@ def command(*, store: Path, once: bool, master: str, output: Output) -> None:
 
     require_broker(store)
     printer = _ProgressPrinter(store, output)
-    stop = threading.Event()
     with spark_session(master, "dispatch") as spark:
-        # After Spark has started: PySpark installs a SIGINT handler that cancels jobs, which this one replaces.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
+        stop = stop_event()
         query = DispatchQuery(spark, store, on_progress=printer.show)
         if once:
             printer.show(query.run_once())

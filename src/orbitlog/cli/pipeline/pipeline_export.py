@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
-import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +12,13 @@ import click
 from orbitlog.cli.job_options import JobProgress, master_option, spark_session
 from orbitlog.cli.output.display_text import byte_count, byte_rate, counted
 from orbitlog.cli.output.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import chosen_cluster, cluster_options, log_path_options, name_given_stores
+from orbitlog.cli.pipeline.pipeline_options import (
+    chosen_cluster,
+    cluster_options,
+    log_path_options,
+    name_given_stores,
+    stop_event,
+)
 
 if TYPE_CHECKING:
     from orbitlog.pipeline.export.export_job import ExportedBatch
@@ -184,21 +188,13 @@ def command(
             query = ExportQuery(
                 spark, request, on_batch=on_batch, on_restart=lambda sentence: click.echo(sentence, err=True)
             )
-            query.run(_stop_signal(), trigger_s=trigger_s)
+            query.run(stop_event(), trigger_s=trigger_s)
         else:
             with JobProgress() as progress:
                 for batch in export_topic(runner(spark), request, progress=progress):
                     on_batch(batch)
     if output.is_table:
         click.echo(f"{counted(messages, 'message')} added to {target}")
-
-
-def _stop_signal() -> threading.Event:
-    """Return an event that TERM and INT set; the current batch is completed first."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _print_batch(batch: ExportedBatch, output: Output) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,6 +47,18 @@ def name_given_stores(stores: Iterable[str], config_path: Path | None, assignmen
         raise click.UsageError(str(error)) from error
     given = {key: text for key, text in texts.items() if key in LOG_PATH_SETTINGS}
     return with_log_paths(name_stores(list(stores)), None, given)
+
+
+def stop_event() -> threading.Event:
+    """Return an event that TERM and INT set. Call it after Spark has started.
+
+    PySpark installs a handler of INT that cancels running jobs; this one replaces it, so that the current batch is
+    completed first.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def parse_time(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:

@@ -9,6 +9,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 
+from orbitlog.cli.serve.child_processes import end_process
 from orbitlog.cli.serve.serving import ENDS_WITH_INPUT, Served
 from orbitlog.errors import OrbitlogError
 
@@ -41,13 +42,7 @@ class ConsoleProcess:
         process = self._process
         if process is None:
             return
-        if process.returncode is None:
-            process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), _STOP_SECONDS)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+        await end_process(process, _STOP_SECONDS)
         if process.stdin is not None:
             process.stdin.close()
 

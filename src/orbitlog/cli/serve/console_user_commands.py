@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from orbitlog.cli.main import WrongUse
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.row_output import show_rows
 from orbitlog.cli.output.stream_table import Column
+from orbitlog.cli.password_input import read_password
 
 _ROLES = ("viewer", "operator", "admin")
 _COLUMNS = (Column("user"), Column("role"))
@@ -41,7 +40,7 @@ def add_user(directory: Path, *, name: str, role: str, password_stdin: bool, out
     from orbitlog.console.session.console_roles import role_of
     from orbitlog.console.session.console_users import UserFile
 
-    UserFile(directory).put(name, role_of(role), _password(password_stdin))
+    UserFile(directory).put(name, role_of(role), read_password(from_input=password_stdin))
     show_rows(_COLUMNS, [{"user": name, "role": role}], output)
 
 
@@ -54,12 +53,3 @@ def remove_user(directory: Path, *, name: str, output: Output) -> None:
 
     UserFile(directory).remove(name)
     show_rows((Column("user"), Column("removed")), [{"user": name, "removed": True}], output)
-
-
-def _password(from_input: bool) -> str:
-    if from_input:
-        return sys.stdin.readline().rstrip("\r\n")
-    if not sys.stdin.isatty():
-        raise WrongUse("standard input is not a terminal; give --password-stdin and write the password there")
-    text: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    return text

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from orbitlog.cli.serve.child_processes import end_process
 from orbitlog.errors import StoreError
 from orbitlog.storefiles.confined.regular_files import open_regular
 
@@ -72,7 +73,7 @@ class DispatchProcess:
             self._watching.cancel()
             await asyncio.wait([self._watching])
         if self._process is not None:
-            await _end(self._process)
+            await end_process(self._process, _STOP_S)  # it first hands dispatch back
 
     async def _begin(self) -> Process:
         with self._open_output() as output:
@@ -156,14 +157,3 @@ class DispatchProcess:
 def _log_failure(watching: asyncio.Task[None]) -> None:
     if not watching.cancelled() and (error := watching.exception()) is not None:
         log.error("could not restart Spark dispatch; the broker dispatches: %s", error)
-
-
-async def _end(process: Process) -> None:
-    """Terminate a process and wait for its exit; it first hands dispatch back."""
-    if process.returncode is None:
-        process.terminate()
-    try:
-        await asyncio.wait_for(process.wait(), _STOP_S)
-    except TimeoutError:
-        process.kill()
-        await process.wait()

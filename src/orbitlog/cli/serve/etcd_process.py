@@ -10,6 +10,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from pathlib import Path
 
 from orbitlog.cli.main import WrongUse
+from orbitlog.cli.serve.child_processes import wait_or_kill
 from orbitlog.errors import OrbitlogError, RemotingError, WireError
 from orbitlog.replication.group.etcd_gateway import EtcdGateway
 
@@ -72,12 +73,7 @@ class EtcdProcess:
         if process is None or process.stdin is None:
             return
         process.stdin.close()
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await wait_or_kill(process, _STOP_SECONDS)
 
 
 def _free_port() -> int:
