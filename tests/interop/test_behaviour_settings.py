@@ -18,7 +18,7 @@ from tests.interop.handover import SMALL
 from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver, Refused
 from tests.interop.harness.packages import ApachePackages
-from tests.interop.harness.raw_pops import RawPops
+from tests.interop.harness.raw_pops import PoppedMessage, RawPops
 from tests.interop.harness.systems import ApacheSystem, OrbitlogSystem, System
 
 pytestmark = pytest.mark.interop
@@ -28,6 +28,8 @@ IN_AN_HOUR_MS = int(time.time() * 1000) + 3_600_000
 SETTLE_SECONDS = 8
 TIMER_MS = 3_000
 POPPED_MAX = 8
+POP_INVISIBLE_MS = 10_000
+CROWD = 6
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,52 @@ def _popped_by_a_group_that_starts_at_the_end(client: Client) -> int:
     return found
 
 
+def _popped_a_second_time(client: Client) -> int:
+    """Return how many messages come back that were popped and not acknowledged."""
+    pops = _new_pops(client)
+    _pop_all(pops, POP_INVISIBLE_MS)
+    return len(_pop_all(pops, POP_INVISIBLE_MS, 2 * POP_INVISIBLE_MS / 1000 + SETTLE_SECONDS))
+
+
+def _names_retry_topic(client: Client) -> bool:
+    """Return whether a message that is popped a second time names its retry topic."""
+    pops = _new_pops(client)
+    _pop_all(pops, POP_INVISIBLE_MS)
+    found = _pop_all(pops, POP_INVISIBLE_MS, 2 * POP_INVISIBLE_MS / 1000 + SETTLE_SECONDS)
+    assert found, "no message came back"
+    return {one.stated_topic for one in found} != {pops.topic}
+
+
+def _pop_all(pops: RawPops, invisible_ms: int, seconds_max: float = SETTLE_SECONDS) -> list[PoppedMessage]:
+    deadline, found = time.monotonic() + seconds_max, []
+    while len(found) < 2 * POPPED_MAX and time.monotonic() < deadline:
+        found += pops.pop(32, invisible_ms)
+        time.sleep(0.2)
+    return found
+
+
+def _timers_of_one_second(client: Client) -> int:
+    """Return how many of some timer messages for one second are accepted, each after the one before is counted."""
+    topic, producer = client.topic("Crowded", queues=1), client.producer()
+    at_ms = int(time.time() * 1000) + 600_000
+    count = 0
+    for _ in range(CROWD):
+        try:
+            client.send(producer, topic, body="timed", **{"system.TIMER_DELIVER_MS": at_ms})
+        except Refused:
+            continue
+        count += 1
+        time.sleep(2)
+    return count
+
+
+def _writes_extension_units(client: Client) -> bool:
+    topic = client.topic("Extended", queues=1)
+    client.send(client.producer(), topic, body="some", tags="A")
+    time.sleep(2)
+    return (client.system.store / "consumequeue_ext" / topic).is_dir()
+
+
 def _light_queues(client: Client) -> int:
     topic, producer = client.topic("Light", queues=1), client.producer()
     count = 0
@@ -154,6 +202,18 @@ CASES = {
         _popped_by_a_group_that_starts_at_the_end,
         java=1,
         orbitlog=2 * POPPED_MAX,
+    ),
+    "indexFileWriteEnable": Case({"indexFileWriteEnable": "false"}, _found_by_key, java=False, orbitlog=True),
+    "indexFileReadEnable": Case({"indexFileReadEnable": "false"}, _found_by_key, java=False, orbitlog=True),
+    "enableConsumeQueueExt": Case(
+        {"enableConsumeQueueExt": "true"}, _writes_extension_units, java=True, orbitlog=False
+    ),
+    "timerCongestNumEachSlot": Case({"timerCongestNumEachSlot": 1}, _timers_of_one_second, java=2, orbitlog=CROWD),
+    "popConsumerFSServiceInit": Case(
+        {"popConsumerFSServiceInit": "false"}, _popped_a_second_time, java=0, orbitlog=2 * POPPED_MAX
+    ),
+    "popResponseReturnActualRetryTopic": Case(
+        {"popResponseReturnActualRetryTopic": "true"}, _names_retry_topic, java=True, orbitlog=False
     ),
     "enableLmqQuota": Case(
         {"enableLmqQuota": "true", "enableLmq": "true", "enableMultiDispatch": "true", "maxLmqConsumeQueueNum": 2},

@@ -7,6 +7,7 @@ import base64
 import json
 from dataclasses import dataclass
 
+from orbitlog.formats.names import RETRY_PREFIX
 from orbitlog.formats.records.message import decode_message
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -27,6 +28,8 @@ class PoppedMessage:
     receipt: str
     reconsume_times: int
     properties: dict[str, str]
+    stated_topic: str
+    """The topic in the record."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,9 @@ class RawPops:
             receipt = message.properties.get("POP_CK")
             if receipt is None:
                 times = f"{fields['popTime']} {fields['invisibleTime']} {fields['reviveQid']}"
-                start = starts["0", str(message.queue_id)]
-                receipt = f"{start} {times} 0 {self.broker_name} {message.queue_id} {message.queue_offset}"
+                retry = "0" if not message.topic.startswith(RETRY_PREFIX) else "2" if "+" in message.topic else "1"
+                start = starts[retry, str(message.queue_id)]
+                receipt = f"{start} {times} {retry} {self.broker_name} {message.queue_id} {message.queue_offset}"
             found.append(
                 PoppedMessage(
                     message.body.decode(),
@@ -73,6 +77,7 @@ class RawPops:
                     receipt,
                     message.reconsume_times,
                     message.properties,
+                    message.topic,
                 )
             )
         return found
