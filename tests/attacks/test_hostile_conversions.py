@@ -14,6 +14,7 @@ import pytest
 from orbitlog.doctor.convert import store_convert
 from orbitlog.doctor.convert.store_convert import convert_store
 from orbitlog.errors import StoreLayoutError, StoreLinkError
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.rocksdb.databases import open_database
@@ -179,7 +180,7 @@ def test_sizes_that_no_broker_can_be_set_to_are_not_inferred(dledger: Path) -> N
     files = find_store_files(dledger)
     for queue in files.queues.values():
         for file in queue:
-            os.truncate(file.path, TERABYTE)
+            os.truncate(file.path, TERABYTE - TERABYTE % ENTRY_BYTES)
     for number in range(1, 9):
         put(dledger / "dledger-n0" / "data" / f"{number * TERABYTE:020d}", b"")
         os.truncate(dledger / "dledger-n0" / "data" / f"{number * TERABYTE:020d}", TERABYTE)

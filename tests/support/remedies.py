@@ -527,4 +527,20 @@ REMOVALS = (
         "if file.size_bytes",
         "test_hostile_conversions.py::test_sizes_that_no_broker_can_be_set_to_are_not_inferred",
     ),
+    Removal(
+        0,
+        "names of servers and stores colour a terminal",
+        "cli/output/terminal.py",
+        """        return printable(match["control"])\n""",
+        """        return match["control"]\n""",
+        "test_logs_and_terminals.py::test_only_styles_of_commands_reach_a_terminal",
+    ),
+    Removal(
+        0,
+        "errors overwrite lines of a terminal",
+        "cli/store_options.py",
+        "{error_text(sentence)}",
+        "{sentence}",
+        "test_logs_and_terminals.py::test_sentence_on_stderr_cannot_overwrite_itself",
+    ),
 )

@@ -28,7 +28,12 @@ class Problem(click.ClickException):
     exit_code = 1
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"orbitlog: {self.format_message()}", file=file, err=True)
+        sentence = self.format_message()
+        if sys.stderr.isatty():
+            from orbitlog.cli.output.terminal import error_text  # as in `prepare_streams`
+
+            sentence = error_text(sentence)
+        click.echo(f"orbitlog: {sentence}", file=file, err=True)
 
 
 class WrongUse(Problem):

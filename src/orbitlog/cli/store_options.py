@@ -9,6 +9,7 @@ from typing import TypeVar
 import click
 
 from orbitlog.cli.main import WrongUse
+from orbitlog.cli.output.terminal import error_text
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.store_settings import SETTINGS, StoreSettings, load_settings, similar_keys
 
@@ -78,7 +79,7 @@ def _with_hint(key: str) -> str:
 
 def warn(sentence: str) -> None:
     """Print a sentence on stderr."""
-    click.echo(f"orbitlog: {sentence}", err=True)
+    click.echo(f"orbitlog: {error_text(sentence)}", err=True)
 
 
 def report_damage(sentences: list[str]) -> None:

@@ -17,6 +17,7 @@ from orbitlog.cli.output.display_text import body_preview, local_time, printable
 from orbitlog.cli.output.json_rows import Output
 from orbitlog.cli.output.message_printer import MessagePrinter
 from orbitlog.cli.output.stream_table import shows_colour
+from orbitlog.cli.output.terminal import styled
 from orbitlog.cli.topic_positions import TopicPosition, parse_position
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _line(message: Received, *, colour: bool) -> str:
     marks = printable(" ".join(filter(None, (message.tags, *message.keys))))
     if colour:
         return (
-            f"{click.style(when, dim=True)}  {click.style(f'{position:>10}', fg='cyan')}"
-            f"  {click.style(f'{marks:20}', fg='yellow')}  {body_preview(message.body)}"
+            f"{styled(when, dim=True)}  {styled(f'{position:>10}', fg='cyan')}"
+            f"  {styled(f'{marks:20}', fg='yellow')}  {body_preview(message.body)}"
         )
     return f"{when}  {position:>10}  {marks:20}  {body_preview(message.body)}"

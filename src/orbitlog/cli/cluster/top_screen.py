@@ -12,6 +12,7 @@ from orbitlog.cli.output.display_text import local_time, printable
 from orbitlog.cli.output.line_writer import LineWriter
 from orbitlog.cli.output.row_format import cell
 from orbitlog.cli.output.stream_table import Column, StreamTable
+from orbitlog.cli.output.terminal import escaped
 
 # Written to the terminal below the stream that escapes control characters: they are this module's own.
 _ENTER, _LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
@@ -87,7 +88,9 @@ class TopScreen:
         import shutil
 
         height = shutil.get_terminal_size().lines
-        text = [line.encode(sys.stdout.encoding or "utf-8", "backslashreplace") for line in lines[: height - 1]]
+        text = [
+            escaped(line).encode(sys.stdout.encoding or "utf-8", "backslashreplace") for line in lines[: height - 1]
+        ]
         self._write(_HOME + b"".join(line + _CLEAR_LINE for line in text) + _CLEAR_REST)
 
     def _write(self, data: bytes) -> None:

@@ -63,7 +63,9 @@ def command(
         return
     failure = _failure_of(chosen, given, context_name)
     if failure is not None:
-        click.echo(f"orbitlog: {chosen.name} failed: {failure}", err=True)
+        from orbitlog.cli.output.terminal import error_text
+
+        click.echo(f"orbitlog: {chosen.name} failed: {error_text(failure)}", err=True)
         if strict:
             context.exit(1)
 

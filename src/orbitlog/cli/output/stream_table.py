@@ -11,10 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import click
-
 from orbitlog.cli.output.display_text import display_width, fit
 from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.terminal import styled
 
 _ROWS_MEASURED = 200
 _GAP = "  "
@@ -71,7 +70,7 @@ class StreamTable:
         heading = _GAP.join(
             fit(self._columns[number].title, width, right=self._columns[number].right) for number, width in self._shown
         )
-        self._writer.line(click.style(heading.rstrip(), bold=True) if self._colour else heading.rstrip())
+        self._writer.line(styled(heading.rstrip(), bold=True) if self._colour else heading.rstrip())
         for cells in self._pending:
             self._write(cells)
         self._pending.clear()
@@ -82,7 +81,7 @@ class StreamTable:
         for number, width in self._shown:
             column = self._columns[number]
             text = fit(cells[number], width, right=column.right)
-            parts.append(click.style(text, fg=column.style) if self._colour and column.style else text)
+            parts.append(styled(text, fg=column.style) if self._colour and column.style else text)
         self._writer.line(_GAP.join(parts).rstrip())
 
 

@@ -12,6 +12,7 @@ import click
 
 from orbitlog.cli.output.line_writer import LineWriter
 from orbitlog.cli.output.stream_table import Column, StreamTable, shows_colour
+from orbitlog.cli.output.terminal import styled
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class TourReport:
         self.lines.append((style, text))
         chosen = {"bold": {"bold": True}, "": {}}.get(style, {"fg": style})
         is_styled = bool(style) and shows_colour() and not self.as_json
-        click.echo(click.style(text, **chosen) if is_styled else text, err=self.as_json)
+        click.echo(styled(text, **chosen) if is_styled else text, err=self.as_json)
         (sys.stderr if self.as_json else sys.stdout).flush()
 
     def write_end(self, places: dict[str, str]) -> None:
