@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from orbitlog.errors import ClientError
 from orbitlog.formats.records import properties as props
 from orbitlog.pipeline.sink.row_ids import RowIds
 from orbitlog.pipeline.sources.broker_stores import OptionError
+from orbitlog.pipeline.sources.name_hints import name_hint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,8 +88,7 @@ class SinkColumns:
                 continue
             name = by_lower.get(field.name.lower())
             if name is None:
-                near = difflib.get_close_matches(field.name.lower(), by_lower, n=1)
-                hint = f"did you mean {by_lower[near[0]]}?" if near else f"the sink takes {', '.join(SINK_COLUMNS)}"
+                hint = name_hint(field.name, by_lower, f"the sink takes {', '.join(SINK_COLUMNS)}")
                 raise OptionError(f"unknown column {field.name!r}; {hint}; choose columns with .select()")
             kind = field.dataType.simpleString()
             if kind not in SINK_COLUMNS[name][0] and not (name == "keys" and kind == "binary"):

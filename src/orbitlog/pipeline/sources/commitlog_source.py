@@ -103,11 +103,9 @@ def read_log_partition(
     partition: LogPartition | None, options: LogOptions, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
     """Decode a partition in a worker, as batches with the user's columns."""
-    import numpy as np
-
     from orbitlog.kernels.arrow_batches import ArrowDecoder
     from orbitlog.pipeline.runtime.worker_setup import set_up_worker
-    from orbitlog.pipeline.sources.log_partitions import check_end
+    from orbitlog.pipeline.sources.log_partitions import check_end, scan_partition
     from orbitlog.pipeline.sources.message_columns import RowMaker
 
     if partition is None:
@@ -117,16 +115,7 @@ def read_log_partition(
     # A batch without columns has no row count.
     needs = maker.needs or ("physical_offset",)
     decoder = ArrowDecoder(needs) if "body" in needs else ArrowDecoder(needs, **_WITHOUT_BODIES)
-    view = np.memmap(partition.path, np.uint8, mode="r").data[: partition.segment_bytes]
-    batches = decoder.decode(
-        view,
-        partition.start,
-        partition.stop,
-        base_physical_offset=partition.base,
-        log_format=partition.log_format,
-        check_crc=options.check_crc,
-    )
-    for batch in batches:
+    for batch in scan_partition(decoder.decode, partition, check_crc=options.check_crc):
         yield maker.make(batch, partition.broker_name)
     check_end(partition, decoder.ended, fail_on_damage=options.fail_on_data_loss)
 

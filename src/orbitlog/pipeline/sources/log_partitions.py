@@ -7,8 +7,9 @@ ends at the offset that a running Orbitlog broker has confirmed, else after the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from orbitlog.pipeline.sources.broker_stores import OptionError
 from orbitlog.pipeline.sources.source_errors import DataLoss
 from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot
 from orbitlog.storefiles.store_files import OffsetFile
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,19 @@ def _damage(snapshot: StoreSnapshot, physical_offset: int, reason: str) -> DataL
     return DataLoss(
         f"the log of {snapshot.store.broker_name} is damaged at physical offset {physical_offset} ({reason});"
         " option failOnDataLoss=false skips the rest of that segment"
+    )
+
+
+def scan_partition(scan: Callable[..., Iterator[Part]], partition: LogPartition, *, check_crc: bool) -> Iterator[Part]:
+    """Run a kernel's `scan` over the records of a partition."""
+    view = np.memmap(partition.path, np.uint8, mode="r").data[: partition.segment_bytes]
+    return scan(
+        view,
+        partition.start,
+        partition.stop,
+        base_physical_offset=partition.base,
+        log_format=partition.log_format,
+        check_crc=check_crc,
     )
 
 

@@ -7,7 +7,6 @@ Spark the null checks. `KAFKA_COLUMNS` has the names of Spark's Kafka source.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from orbitlog.formats.records import flags
 from orbitlog.formats.records.compression import inflate_body
 from orbitlog.formats.records.message_id import OffsetMessageId
 from orbitlog.pipeline.sources.broker_stores import OptionError
+from orbitlog.pipeline.sources.name_hints import name_hint
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -251,8 +251,7 @@ class RowMaker:
 def _checked(name: str, kind: str, table: Mapping[str, MessageColumn], *, is_nullable: bool) -> MessageColumn:
     by_lower = {column_name.lower(): column_name for column_name in table}
     if name.lower() not in by_lower:
-        near = difflib.get_close_matches(name.lower(), by_lower, n=1)
-        hint = f"did you mean {by_lower[near[0]]}?" if near else f"available: {', '.join(table)}"
+        hint = name_hint(name, by_lower, f"available: {', '.join(table)}")
         raise OptionError(f"unknown column {name!r}; {hint}")
     column = table[by_lower[name.lower()]]
     if kind != column.kind:

@@ -6,7 +6,6 @@ lower case, so they are compared without case.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from orbitlog.pipeline.network.network_options import (
     parse_cluster_options,
 )
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError, parse_store_paths, with_log_paths
+from orbitlog.pipeline.sources.name_hints import name_hint
 from orbitlog.pipeline.sources.topic_offsets import (
     ANY_BROKER,
     EARLIEST,
@@ -90,8 +90,7 @@ class OptionReader:
         for given, value in options.items():
             name = by_lower.get(given.lower())
             if name is None:
-                near = difflib.get_close_matches(given.lower(), by_lower, n=1, cutoff=0.6)
-                hint = f"did you mean {by_lower[near[0]]}?" if near else f"available: {', '.join(known)}"
+                hint = name_hint(given, by_lower, f"available: {', '.join(known)}")
                 raise OptionError(f"unknown option {given!r}; {hint}")
             self._values[name] = str(value)
 

@@ -23,7 +23,7 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY, QueueEntry
 from orbitlog.formats.derived.store_state import CONFIRMED, CONFIRMED_FILE
 from orbitlog.formats.java import INT_MAX
-from orbitlog.formats.names import check_stored_topic
+from orbitlog.formats.names import is_stored_topic
 from orbitlog.formats.records.message import decode_message
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError
 from orbitlog.pipeline.sources.rocksdb_queue import RocksdbQueue
@@ -158,7 +158,7 @@ class StoreSnapshot:
         """Return subscribed queues that have files; raise an error for a store with another kind of queue."""
         refuse_reading(self._root, Part.QUEUES, except_for=READABLE | IN_ROCKSDB)
         keys = (QueueKey(topic, self.store.broker_name, queue_id) for topic, queue_id in self._queue_names)
-        return [key for key in keys if subscription.wants(key) and _is_readable(key.topic)]
+        return [key for key in keys if subscription.wants(key) and is_stored_topic(key.topic)]
 
     @property
     def _queue_names(self) -> Collection[tuple[str, int]]:
@@ -254,14 +254,6 @@ class StoreSnapshot:
         except FormatError:
             return False
         return True
-
-
-def _is_readable(topic: str) -> bool:
-    try:
-        check_stored_topic(topic)
-    except FormatError:
-        return False
-    return True
 
 
 def check_topics(snapshots: list[StoreSnapshot], subscription: Subscription) -> None:

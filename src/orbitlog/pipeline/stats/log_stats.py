@@ -20,7 +20,13 @@ from orbitlog.jobs.local_runner import PhaseProgress, Runner, TaskReport, phase_
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.kernels.tally import HOUR_MS, Counted, Tally, bucket_bounds
 from orbitlog.pipeline.sources.broker_stores import BrokerStore
-from orbitlog.pipeline.sources.log_partitions import LogPartition, check_end, plan_whole_log, total_bytes
+from orbitlog.pipeline.sources.log_partitions import (
+    LogPartition,
+    check_end,
+    plan_whole_log,
+    scan_partition,
+    total_bytes,
+)
 from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot
 
 KINDS = ("topic", "queue", "tag", "hour", "host")
@@ -142,16 +148,7 @@ def count_range(task: StatsTask) -> TaskReport:
     """Count one partition in a worker."""
     partition = task.partition
     tally = Tally()
-    view = np.memmap(partition.path, np.uint8, mode="r").data[: partition.segment_bytes]
-    counts = tally.count(
-        view,
-        partition.start,
-        partition.stop,
-        base_physical_offset=partition.base,
-        log_format=partition.log_format,
-        check_crc=task.check_crc,
-    )
-    counted = list(chain.from_iterable(counts))
+    counted = list(chain.from_iterable(scan_partition(tally.count, partition, check_crc=task.check_crc)))
     check_end(partition, tally.ended, fail_on_damage=task.fail_on_damage)
     parts = [_as_report(totals) for totals in (*counted, *tally.take())]
     return {"parts": parts, "messages": tally.message_count, "scanned_bytes": partition.stop - partition.start}
