@@ -97,14 +97,11 @@ def _v4_range(pattern: str) -> AddressTest:
     numbers = [_number(pattern, part, 10, _V4_MAX) for part in parts[:fixed]]
     low, high = _bounds(pattern, parts[fixed], 10, _V4_MAX)
 
-    def test(peer: str) -> bool:
+    def parts_of(peer: str) -> list[int]:
         address = _parsed(peer)
-        if not isinstance(address, ipaddress.IPv4Address):
-            return False
-        packed = list(address.packed)
-        return packed[:fixed] == numbers and low <= packed[fixed] <= high
+        return list(address.packed) if isinstance(address, ipaddress.IPv4Address) else []
 
-    return test
+    return _range_test(parts_of, numbers, low, high)
 
 
 def _v6_range(pattern: str) -> AddressTest:
@@ -115,12 +112,25 @@ def _v6_range(pattern: str) -> AddressTest:
     numbers = [_number(pattern, part, 16, _V6_MAX) for part in parts[:fixed]]
     low, high = _bounds(pattern, parts[fixed], 16, _V6_MAX)
 
-    def test(peer: str) -> bool:
+    def parts_of(peer: str) -> list[int]:
         address = _parsed(peer)
         if not isinstance(address, ipaddress.IPv6Address):
-            return False
-        groups = [int(group, 16) for group in address.exploded.split(":")]
-        return groups[:fixed] == numbers and low <= groups[fixed] <= high
+            return []
+        return [int(group, 16) for group in address.exploded.split(":")]
+
+    return _range_test(parts_of, numbers, low, high)
+
+
+def _range_test(parts_of: Callable[[str], list[int]], numbers: list[int], low: int, high: int) -> AddressTest:
+    """Return the test for addresses that begin with `numbers` and continue with a part from `low` to `high`.
+
+    `parts_of` returns the parts of an address, none of one of the other version.
+    """
+    fixed = len(numbers)
+
+    def test(peer: str) -> bool:
+        parts = parts_of(peer)
+        return len(parts) > fixed and parts[:fixed] == numbers and low <= parts[fixed] <= high
 
     return test
 

@@ -79,18 +79,18 @@ class _Parser:
     # The grammar, weakest binding first
 
     def _either(self) -> Node:
-        parts = [self._both()]
-        while self._peek().kind == "OR":
-            self._take()
-            parts.append(self._both())
-        return parts[0] if len(parts) == 1 else self._checked(nodes.any_of(list(map(self._boolean, parts))))
+        return self._chain("OR", self._both, nodes.any_of)
 
     def _both(self) -> Node:
-        parts = [self._equality()]
-        while self._peek().kind == "AND":
+        return self._chain("AND", self._equality, nodes.all_of)
+
+    def _chain(self, kind: str, operand: Callable[[], Node], join: Callable[[list[Node]], Node]) -> Node:
+        """Parse operands with one operator between them; a single operand need not be a condition."""
+        parts = [operand()]
+        while self._peek().kind == kind:
             self._take()
-            parts.append(self._equality())
-        return parts[0] if len(parts) == 1 else self._checked(nodes.all_of(list(map(self._boolean, parts))))
+            parts.append(operand())
+        return parts[0] if len(parts) == 1 else self._checked(join(list(map(self._boolean, parts))))
 
     def _equality(self) -> Node:
         left = self._comparison()
