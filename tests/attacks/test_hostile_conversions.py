@@ -19,6 +19,7 @@ from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.rocksdb.databases import open_database
 from orbitlog.storefiles.store_files import find_store_files
+from orbitlog.storefiles.store_inference import infer_geometry
 from orbitlog.testing.golden import GoldenStore
 from tests.support.cli_run import Run
 from tests.support.cli_run import run as run
@@ -184,8 +185,9 @@ def test_sizes_that_no_broker_can_be_set_to_are_not_inferred(dledger: Path) -> N
     for number in range(1, 9):
         put(dledger / "dledger-n0" / "data" / f"{number * TERABYTE:020d}", b"")
         os.truncate(dledger / "dledger-n0" / "data" / f"{number * TERABYTE:020d}", TERABYTE)
-    geometry = robust_geometry(find_store_files(dledger), NOTHING)
-    assert geometry.queue_file_bytes < 1 << 31 and geometry.segment_bytes < 1 << 31
+    for infer in (infer_geometry, robust_geometry):
+        geometry = infer(find_store_files(dledger), NOTHING)
+        assert geometry.queue_file_bytes < 1 << 31 and geometry.segment_bytes < 1 << 31
 
 
 @pytest.mark.parametrize("name", ["MANIFEST-000005", "000004.log", "CURRENT", "OPTIONS-000007"])
