@@ -14,7 +14,7 @@ from orbitlog.errors import BadField, LimitExceeded
 from orbitlog.formats.tables.json_records import TEXT, TEXT_KEY, JsonRecord, java, json_record, map_of
 from orbitlog.settings.atomic_file import replace_file
 from orbitlog.settings.limits import NAMESERVER_KV_BYTES, NAMESERVER_KV_CONFIGS, Limits
-from orbitlog.storefiles.confined.regular_files import read_regular
+from orbitlog.storefiles.confined.regular_files import read_regular_or_none
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -39,7 +39,7 @@ class KvConfigs:
         self._path = path
         self._limits = limits or Limits()
         self._table: dict[str, dict[str, str]] = {}
-        raw = None if path is None else _read(path)
+        raw = None if path is None else read_regular_or_none(path)
         if raw is not None:
             stored = decode_body(_KvFile, raw, str(path))
             self._table = {namespace: dict(values) for namespace, values in stored.table.items()}
@@ -95,13 +95,6 @@ class KvConfigs:
 def _entry_bytes(namespace: str, key: str, value: str) -> int:
     """Return the size of an entry in UTF-8, with a minimum: short entries cost more than their characters."""
     return max(len(f"{namespace}{key}{value}".encode()), _ENTRY_BYTES_MIN)
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return read_regular(path)
-    except FileNotFoundError:
-        return None
 
 
 def _check_name(kind: str, name: str) -> None:

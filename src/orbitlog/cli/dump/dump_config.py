@@ -24,7 +24,7 @@ from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.formats.tables.config_files import CONFIG_CODECS, ConfigSource, ConfigValue, choose_config, config_codec
 from orbitlog.formats.tables.loose_json import Json, read_json
 from orbitlog.storefiles.config_reading import stored_table
-from orbitlog.storefiles.confined.regular_files import read_regular
+from orbitlog.storefiles.confined.regular_files import read_regular_or_none
 
 _FIELDS = ("file", "usedBackup", "content")
 _UNREAD_SUFFIXES = (".tmp", ".lock")
@@ -67,8 +67,8 @@ def command(path: Path, output: Output) -> None:
 
 def _load(main: Path, backup: Path | None, *, name: str) -> _Loaded | None:
     """Load a file or its backup; return None if both are empty, or the file is not a table."""
-    main_bytes = stored_table(main) or _bytes_of(main)
-    backup_bytes = _bytes_of(backup) if backup is not None else None
+    main_bytes = stored_table(main) or read_regular_or_none(main)
+    backup_bytes = read_regular_or_none(backup) if backup is not None else None
     is_known = name.removesuffix(BACKUP_SUFFIX) in CONFIG_CODECS
     if name == TIMER_CHECKPOINT_FILE:
         data, used_backup = main_bytes or backup_bytes, not main_bytes
@@ -85,14 +85,6 @@ def _load(main: Path, backup: Path | None, *, name: str) -> _Loaded | None:
         return _Loaded(name, read_json(utf8_decode(data)), None, used_backup)
     codec = config_codec(name)
     return _Loaded(name, codec.to_json(data), codec.decode(data), used_backup)
-
-
-def _bytes_of(path: Path) -> bytes | None:
-    """Return the bytes of a file; None if it does not exist."""
-    try:
-        return read_regular(path)
-    except FileNotFoundError:
-        return None
 
 
 def _read_table(name: str, text: str) -> Json:

@@ -66,6 +66,14 @@ def read_regular(path: Path, bytes_max: int | None = None) -> bytes:
     return _read_all(path, open_regular(path, os.O_RDONLY), bytes_max)
 
 
+def read_regular_or_none(path: Path) -> bytes | None:
+    """Return the bytes of a regular file as `read_regular` does; None if it does not exist."""
+    try:
+        return read_regular(path)
+    except FileNotFoundError:
+        return None
+
+
 def open_below(root: Path, path: Path, flags: int) -> int:
     """Return a descriptor of a regular file below `root` without following a link in any component below it."""
     with open_parent(root, path) as parent:
