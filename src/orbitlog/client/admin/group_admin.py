@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from orbitlog.client.consumer.received import Received
     from orbitlog.wire.bodies.client_bodies import ConsumeDirectlyResult, ConsumerConnection, ProducerConnection
     from orbitlog.wire.bodies.queue_bodies import ConsumeOffset, ConsumeStats
+    from orbitlog.wire.command import Command
+    from orbitlog.wire.header_codec import Header
 
 _SECONDS = 5.0
 _NO_OFFSETS = BrokerRefused(206, "the group has no committed offsets")
@@ -154,12 +156,9 @@ class GroupAdmin:
         header = QueryConsumerOffsetRequest(
             group=group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
         )
-        accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
-        code = RequestCode.QUERY_CONSUMER_OFFSET
-        answer = await self._link.invoke(address, code, header, seconds=_SECONDS, accept=accept)
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
-            return None
-        return QueueOffsetResponse.from_ext_fields(answer.ext_fields).queue_offset
+        code, absent = RequestCode.QUERY_CONSUMER_OFFSET, ResponseCode.QUERY_NOT_FOUND
+        answer = await self._answer_unless(absent, address, code, header)
+        return None if answer is None else QueueOffsetResponse.from_ext_fields(answer.ext_fields).queue_offset
 
     async def commit(self, address: str, group: str, queue: MessageQueue, queue_offset: int) -> None:
         """Commit an offset for a group; running members overwrite it with their next commit."""
@@ -185,12 +184,17 @@ class GroupAdmin:
         header = ResetOffsetRequest(
             topic=topic, group=group, timestamp_ms=timestamp_ms, queue_id=queue_id, queue_offset=offset_to, force=True
         )
-        accept = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
-        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        code, absent = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResponseCode.CONSUMER_NOT_ONLINE
+        answer = await self._answer_unless(absent, address, code, header)
+        return None if answer is None else dict(decode_body(QueueOffsetTable, answer.body).offsets)
+
+    async def _answer_unless(
+        self, absent: ResponseCode, address: str, code: RequestCode, header: Header
+    ) -> Command | None:
+        """Return the answer of a broker; None if it has the code `absent`."""
+        accept = (ResponseCode.SUCCESS, absent)
         answer = await self._link.invoke(address, code, header, seconds=_SECONDS, accept=accept)
-        if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return None
-        return dict(decode_body(QueueOffsetTable, answer.body).offsets)
+        return None if answer.code == absent else answer
 
     async def _offset(
         self, address: str, code: RequestCode, header: SearchOffsetRequest | GetMaxOffsetRequest | TopicQueueRequest
