@@ -132,6 +132,8 @@ class OpenedStore:
             is_foreign=not self.config.is_replica and disk.read_file(root / REPLICA_FILE) is not None,
             dispatch_limit=self._dispatch_limit(state),
         )
+        # Anything but a file under this name raises here, before recovery changes the store.
+        read_confirmed(disk, root / CONFIRMED_FILE)
         self.notices += recover(parts, found, RecoverySteps(self._begin_recovery, self._distrust_keys, progress))
         self.confirmed = open_confirmed(disk, root / CONFIRMED_FILE)
         self.has_property_crc, notices = infer_mode(self.config.property_crc, log, parts.queues)

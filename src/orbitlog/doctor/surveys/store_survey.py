@@ -183,6 +183,8 @@ def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
             yield Finding(FindingKind.LINK, str(entry.path), entry.reason)
             continue
         kind = _FOREIGN_KINDS.get((parts[0], len(parts)), FindingKind.LAYOUT)
+        if parts[0] == tree.INDEX and len(parts) == 2 and tree.parse_index_file_name(parts[1]) is not None:
+            kind = FindingKind.FOREIGN_SEGMENT  # other names in this directory are ignored
         if kind is FindingKind.LAYOUT and len(parts) == 1 and entry.path.is_dir() and any(entry.path.iterdir()):
             # A store of another kind for example: brokers may need it.
             yield Finding(FindingKind.UNCHECKED, str(entry.path), "is a directory that Orbitlog does not read")

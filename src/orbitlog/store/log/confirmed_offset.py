@@ -17,13 +17,13 @@ def read_confirmed(disk: Disk, path: Path) -> int:
 
 def open_confirmed(disk: Disk, path: Path) -> MappedFile:
     """Map the file for writing; create it if it is missing, and replace it if it has another size."""
-    if disk.read_file(path) is not None:
+    raw = disk.read_file(path)
+    if raw is not None and len(raw) == CONFIRMED.size_bytes:
         mapped = disk.open_file(path, writable=True)
-        if mapped.size_bytes == CONFIRMED.size_bytes:
-            mapped.allocate(0, CONFIRMED.size_bytes)
-            return mapped
-        mapped.close()
-        disk.remove_file(path)
-    mapped = new_file(disk, path, CONFIRMED.size_bytes)
+    else:
+        # A crash while it was created leaves it empty, and an empty file cannot be mapped.
+        if raw is not None:
+            disk.remove_file(path)
+        mapped = new_file(disk, path, CONFIRMED.size_bytes)
     mapped.allocate(0, CONFIRMED.size_bytes)
     return mapped

@@ -1,5 +1,8 @@
 """Links in a store: refuses to write to a store in which a link could direct a write to another place.
 
+A directory with the name of a segment, queue file or index file is refused as well: it hides the file that belongs
+there, and recovery would meet it when it has already changed others.
+
 A path that an operator names may be a link: the root, and each directory of `storePathCommitLog`. Other entries
 came with the store, and a store may come from a stranger.
 """
@@ -7,10 +10,10 @@ came with the store, and a store may come from a stranger.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from orbitlog.errors import StoreLinkError
+from orbitlog.errors import StoreLayoutError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.settings.store_settings import COMMITLOG_PATHS
 from orbitlog.storefiles.store_paths import StorePaths
@@ -28,6 +31,32 @@ def refuse_links(paths: StorePaths, *others: Path) -> None:
     for start in (paths.root, *(paths.log_directories if paths.is_configured else ()), *others):
         for link in find_links(start, named):
             raise StoreLinkError(_sentence(link, paths.root))
+    for directory in _in_place_of_files(paths):
+        raise StoreLayoutError(
+            f"store not opened for writing: {directory} is a directory with the name of a file of the store; put the"
+            " file in its place, or run `orbitlog doctor check`"
+        )
+
+
+def _in_place_of_files(paths: StorePaths) -> Iterator[Path]:
+    """Yield directories that have the name of a segment, a queue file or an index file."""
+    for directory in (*paths.log_directories, paths.root / tree.TIMER_LOG):
+        yield from _directories(directory, tree.parse_offset_file_name)
+    yield from _directories(paths.root / tree.INDEX, tree.parse_index_file_name)
+    for topic in _directories(paths.root / tree.CONSUMEQUEUE):
+        for queue in _directories(topic):
+            yield from _directories(queue, tree.parse_offset_file_name)
+
+
+def _directories(directory: Path, parse: Callable[[str], object] | None = None) -> Iterator[Path]:
+    """Yield the directories in one that exists, all or those with a name that `parse` knows."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) and (parse is None or parse(entry.name) is not None):
+                    yield Path(entry.path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return  # a directory without permission to list it is not opened either
 
 
 def find_links(start: Path, named: Collection[Path] = ()) -> Iterator[Path]:
