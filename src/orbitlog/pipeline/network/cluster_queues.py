@@ -51,7 +51,7 @@ class ClusterQueues:
         self.bounds: dict[QueueKey, QueueBounds] = {}
         self.unavailable: dict[QueueKey, str] = {}
         self._broker_ids: dict[QueueKey, int] = {}  # the broker that reported the bounds
-        self._live_brokers: frozenset[str] = frozenset()
+        self._masters: frozenset[str] = frozenset()  # names of brokers whose master is registered
         if must_exist:
             session.run(self._discover(must_exist=True))
         else:
@@ -83,8 +83,9 @@ class ClusterQueues:
         """Return why a queue without bounds may exist all the same; None if its broker runs and does not have it."""
         if key in self.unavailable:
             return self.unavailable[key]
-        if key.broker_name not in self._live_brokers:
-            return f"no broker named {key.broker_name} is registered"
+        # Slaves register no topics: without its master a queue that exists may be unknown.
+        if key.broker_name not in self._masters:
+            return f"no master named {key.broker_name} is registered"
         return None
 
     def placed(self, ranges: Sequence[QueueRange]) -> list[QueueRange]:
@@ -115,7 +116,8 @@ class ClusterQueues:
             raise BrokerUnavailable(f"{key} has a route, but its broker does not answer: {problem}")
         for broker_name in sorted({key.broker_name for key in self.unavailable}):
             warnings.warn(f"broker {broker_name} does not answer; its queues wait until it is back", stacklevel=2)
-        self._live_brokers = frozenset((await self._session.admin.cluster()).brokers)
+        registered = (await self._session.admin.cluster()).brokers
+        self._masters = frozenset(name for name, broker in registered.items() if MASTER_ID in broker.addresses)
 
     async def _topics(self) -> list[str]:
         subscription = self._options.subscription
