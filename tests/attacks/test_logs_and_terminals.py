@@ -22,6 +22,7 @@ from orbitlog.cli.output.log_lines import (
     LINE_CHARACTERS_MAX,
     LINES_PER_MINUTE_MAX,
     VALUE_CHARACTERS_MAX,
+    JsonFormatter,
     LineFormatter,
     LineRate,
     LogFile,
@@ -69,6 +70,16 @@ def test_log_record_is_one_printable_line(text: str) -> None:
     line = logged("client %s joined", f"evil{text}\n2026-01-01 INFO forged")
     assert line.count("\n") == 1 and line.endswith("\n")
     assert line[:-1].isprintable()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_json_record_is_one_printable_line_with_the_same_values(text: str) -> None:
+    record = logging.LogRecord("orbitlog", logging.WARNING, "module.py", 1, "client %s joined", (text,), None)
+    record.event, record.fields = "client_joined", {"subject": f"evil{text}", f"key{text}": 1}
+    line = JsonFormatter("%(message)s").format(record)
+    assert line.isprintable()
+    found = json.loads(line)
+    assert found["subject"] == f"evil{text}" and found[f"key{text}"] == 1
 
 
 def test_long_value_is_cut_and_the_rest_of_the_line_stays() -> None:

@@ -543,4 +543,12 @@ REMOVALS = (
         "{sentence}",
         "test_logs_and_terminals.py::test_sentence_on_stderr_cannot_overwrite_itself",
     ),
+    Removal(
+        0,
+        "logs in JSON contain control characters",
+        "cli/output/log_lines.py",
+        "        return _printable_json(json",
+        "        return (json",
+        "test_logs_and_terminals.py::test_json_record_is_one_printable_line_with_the_same_values",
+    ),
 )

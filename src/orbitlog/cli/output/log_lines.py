@@ -182,7 +182,18 @@ class JsonFormatter(LineFormatter):
             fields["error.type"] = record.exc_info[0].__name__
             fields["error.message"] = printable(cut(str(record.exc_info[1]), VALUE_CHARACTERS_MAX))
             fields["error.stack"] = text.partition("\n")[2]
-        return json.dumps(fields, ensure_ascii=False)
+        return _printable_json(json.dumps(fields, ensure_ascii=False))
+
+
+def _printable_json(text: str) -> str:
+    """Return JSON with everything that is not printable as an escape of JSON, so that a reader gets the same values.
+
+    `json` and `orjson` escape the lower control characters only: not those from 0x7f on, nor line separators, nor
+    characters that reverse the direction of text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)
 
 
 def _shown(fields: Mapping[str, object]) -> dict[str, object]:
