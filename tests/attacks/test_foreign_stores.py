@@ -26,6 +26,10 @@ from orbitlog.jobs.local_runner import run_here
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.jobs.rebuild.rebuild_publish import STAGING
 from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
+from orbitlog.pipeline.sources.broker_stores import BrokerStore
+from orbitlog.pipeline.sources.log_partitions import plan_whole_log
+from orbitlog.pipeline.sources.source_options import Subscription
+from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.confined.confined_disk import ConfinedDisk
@@ -460,3 +464,52 @@ def test_confined_disk_refuses_links_in_every_component(tmp_path: Path, victim: 
             work()
     disk.remove_tree(root / "link")  # a link is not a directory: it stays
     assert (root / "link").is_symlink() and unharmed(victim)
+
+
+# Planning of queries: what the driver of Spark reads before it starts a task
+
+PLANNED = ("commitlog", "consumequeue", "config", "checkpoint", "orbitlog.confirmed", 0, 2, "config/topics.json")
+
+
+def plan_query(root: Path) -> str:
+    """Do what a query does on the driver: topics, queues and their bounds, and partitions of the log."""
+    with StoreSnapshot(BrokerStore("broker-a", str(root))) as snapshot:
+        topics = snapshot.known_topics
+        queues = snapshot.queue_keys(Subscription(pattern=".*"))
+        bounds = [snapshot.bounds(queue.topic, queue.queue_id) for queue in queues]
+        partitions = plan_whole_log(snapshot, SPLIT_BYTES_DEFAULT, fail_on_damage=False)
+        times = [snapshot.offset_at(queue.topic, queue.queue_id, 1) for queue in queues]
+        return str((sorted(topics), bounds, partitions, times))
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "sparse", "directory"])
+@pytest.mark.parametrize("name", PLANNED)
+def test_planning_of_a_query_reads_nothing_from_outside_and_ends(
+    store: Path, victim: Path, name: str | int, kind: str
+) -> None:
+    (store / "abort").touch()
+    path = store / (first_paths(store)[name] if isinstance(name, int) else name)
+    was_directory = path.is_dir()
+    if kind == "sparse" and not was_directory:
+        path.touch()
+        os.truncate(path, 1 << 40)
+    else:
+        if was_directory:
+            path.rename(store.parent / "moved")
+        path.unlink(missing_ok=True)
+        if kind == "link":
+            path.symlink_to(victim if was_directory else victim / "secret")
+        elif kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.mkdir()
+    planned: list[str] = []
+
+    def plan() -> None:
+        try:
+            planned.append(plan_query(store))
+        except (OrbitlogError, IsADirectoryError) as error:
+            planned.append(str(error))
+
+    assert peak_bytes_of(plan) < 1024**3
+    assert "private to the user" not in planned[0] and unharmed(victim)
