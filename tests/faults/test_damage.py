@@ -328,12 +328,13 @@ def test_a_flipped_blank_does_not_end_the_log() -> None:
 @pytest.mark.parametrize(
     "position", [INDEX_HEADER.position("index_count"), INDEX_HEADER.position("end_physical_offset")]
 )
+@pytest.mark.parametrize("mask", [0x10, 0x80], ids=["too large", "negative"])
 @pytest.mark.parametrize("closed", [False, True], ids=["crashed", "closed"])
-def test_an_index_file_with_a_damaged_header_is_made_again(position: int, closed: bool) -> None:
+def test_an_index_file_with_a_damaged_header_is_made_again(position: int, closed: bool, mask: int) -> None:
     config, files = whole_store(closed=closed)
     for path in (path for path in files if kind_of(path) == tree.INDEX):
         damaged = bytearray(files[path])
-        damaged[position] ^= 0x10
+        damaged[position] ^= mask
         disk = CrashDisk.of_files(files | {path: bytes(damaged)})
         reopen(disk, config).close()
         check_derived(disk, config)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orbitlog.errors import DiskFull
+from orbitlog.errors import DiskFull, FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.index_layout import (
     INDEX_ENTRY,
@@ -243,7 +243,7 @@ class IndexFiles:
         self._odd_sized: list[str] = []
 
     def load(self, empty_files: list[Path] | None = None) -> None:
-        """Open files of the right size that are not open yet; remember the names of others.
+        """Open files of the right size that are not open yet; remember the names of others, also of damaged ones.
 
         An empty file is removed, or added to `empty_files`: a crash left it before it got its size, and its name is
         needed for the next file.
@@ -256,7 +256,11 @@ class IndexFiles:
             path = self._directory / entry.name
             if entry.size_bytes == self._layout.file_bytes:
                 file = self._disk.open_file(path, writable=self._writable)
-                self._files.append(IndexFile(entry.name, file, self._layout))
+                try:
+                    self._files.append(IndexFile(entry.name, file, self._layout))
+                except FormatError:  # an invalid header: rebuilt from the log, as is one of another size
+                    file.close()
+                    self._odd_sized.append(entry.name)
             elif entry.size_bytes == 0 and empty_files is not None:
                 empty_files.append(path)
             elif entry.size_bytes == 0 and self._writable:

@@ -176,12 +176,12 @@ def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[
 
 
 def index_notice(index: IndexFiles) -> list[StoreNotice]:
-    """Return a notice if index files are rebuilt because of their size."""
+    """Return a notice if index files are rebuilt because of their size or header."""
     if not index.odd_sized_count:
         return []
     sentence = (
-        f"{index.odd_sized_count} index files have another size than maxHashSlotNum and maxIndexNum give: they and"
-        " later ones were rebuilt from the CommitLog"
+        f"{index.odd_sized_count} index files are damaged or have another size than maxHashSlotNum and maxIndexNum"
+        " give: they and later ones were rebuilt from the CommitLog"
     )
     return [StoreNotice(NoticeSubject.RECOVERY, sentence)]
 

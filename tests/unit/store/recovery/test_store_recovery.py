@@ -445,7 +445,9 @@ def test_index_files_of_another_size_are_rebuilt(tmp_path: Path, number: int | N
     with MessageStore.open(life.root, config, lambda: next(life.clock)) as store:
         count = len(paths) if number is None else 1
         assert [
-            notice for notice in store.notices if notice.sentence.startswith(f"{count} index files have another size")
+            notice
+            for notice in store.notices
+            if notice.sentence.startswith(f"{count} index files are damaged or have another size")
         ]
         assert all(len(store.query(KeyQuery("T", f"new-{at}")).records) == 1 for at in range(40))
     after = derived(life.root)
