@@ -13,9 +13,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import StoreLayoutError
 
+if TYPE_CHECKING:
+    from orbitlog.storefiles.disk import PlainFile
+
+_COPY_BYTES = 8 * 1024 * 1024
 _CHUNK_BYTES_MIN = 256
 _CHUNK_BYTES_MAX = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES_MAX)
@@ -43,6 +48,13 @@ def written_until(path: Path) -> int:
     """
     with path.open("rb") as file:
         return end_of_data(file.fileno(), os.fstat(file.fileno()).st_size)
+
+
+def copy_written(source: Path, view: memoryview, copy: PlainFile) -> None:
+    """Write the bytes of a file, mapped as `view`, to a new one; a hole at its end stays a hole."""
+    for start in range(0, min(written_until(source), len(view)), _COPY_BYTES):
+        copy.write(start, view[start : start + _COPY_BYTES])
+    copy.resize(len(view))
 
 
 def end_of_data(descriptor: int, size_bytes: int) -> int:

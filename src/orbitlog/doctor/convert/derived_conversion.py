@@ -22,12 +22,11 @@ from orbitlog.jobs.staging import TEMPORARY, put_bytes, whole_file
 from orbitlog.kernels.arrays import np, npt
 from orbitlog.storefiles.config_reading import known_topics
 from orbitlog.storefiles.disk import Disk, PlainFile
-from orbitlog.storefiles.mapped_view import mapped_view, written_until
+from orbitlog.storefiles.mapped_view import copy_written, mapped_view, written_until
 from orbitlog.storefiles.rocksdb.rocksdb_queues import LastUnit, queue_database, read_last_units
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles, find_queues
 
 Queue = tuple[str, int]
-_COPY_BYTES = 8 * 1024 * 1024
 _PHYSICAL_OFFSET = TIMER_LOG_UNIT.position("physical_offset")
 _I32, _I64 = struct.Struct(">i"), struct.Struct(">q")
 
@@ -212,7 +211,5 @@ def _copied(disk: Disk, source: Path, target: Path, state: Path) -> Iterator[tup
         mapped_view(source) as view,
         whole_file(disk, target, state / TEMPORARY, modified_ms=modified_ms) as copy,
     ):
-        for start in range(0, min(written_until(source), len(view)), _COPY_BYTES):
-            copy.write(start, view[start : start + _COPY_BYTES])
-        copy.resize(len(view))
+        copy_written(source, view, copy)
         yield view, copy

@@ -18,7 +18,7 @@ from orbitlog.errors import StoreLayoutError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.storefiles.confined.store_links import find_links
 from orbitlog.storefiles.disk import RealDisk, make_link
-from orbitlog.storefiles.mapped_view import mapped_view, written_until
+from orbitlog.storefiles.mapped_view import copy_written, mapped_view
 from orbitlog.storefiles.store_files import is_database
 
 BINDING = "rocksdict"
@@ -30,7 +30,6 @@ _IMMUTABLE_SUFFIXES = (".sst", ".blob")
 # store could choose that values are Python objects, which run code when they are read.
 _OF_THE_PROCESS = ("LOCK", "LOG", "rocksdict-config.json")
 _COPIED_BYTES_MAX = 4 * 1024**3
-_BLOCK_BYTES = 8 * 1024 * 1024
 
 
 def has_entries(directory: Path) -> bool:
@@ -126,8 +125,6 @@ def _copy_file(disk: RealDisk, path: Path, target: Path) -> None:
     file = disk.create_plain(target)
     try:
         with mapped_view(path) as view:
-            for start in range(0, min(written_until(path), len(view)), _BLOCK_BYTES):
-                file.write(start, view[start : start + _BLOCK_BYTES])
-            file.resize(len(view))
+            copy_written(path, view, file)
     finally:
         file.close()
