@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,11 +14,12 @@ import pytest
 
 from orbitlog.doctor.convert import store_convert
 from orbitlog.doctor.convert.store_convert import convert_store
-from orbitlog.errors import StoreLayoutError, StoreLinkError
+from orbitlog.errors import DiskFull, StoreLayoutError, StoreLinkError
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.rocksdb.databases import open_database
+from orbitlog.storefiles.rocksdb.queue_export import export_queues
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.storefiles.store_inference import infer_geometry
 from orbitlog.testing.golden import GoldenStore
@@ -223,6 +225,17 @@ def test_database_does_not_choose_how_its_values_are_read(tmp_path: Path) -> Non
     put(root / "consumequeue" / "rocksdict-config.json", b'{"raw_mode":false,"prefix_extractors":{}}')
     with open_database(root / "consumequeue") as database:
         assert list(database.items()) == expected
+
+
+def test_queues_of_a_database_leave_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first unit of a queue may be far in its file: fillers come before it, for each of very many queues."""
+    root = unpack_rocksdb_store(ONE_PER_TABLE, tmp_path)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage._replace(free=2 * 24 * ENTRY_BYTES - 1))
+    with pytest.raises(DiskFull, match="consumequeue"):
+        export_queues(root / "consumequeue", tmp_path / "exported", 6_000_000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage._replace(free=2 * 24 * ENTRY_BYTES))
+    export_queues(root / "consumequeue", tmp_path / "other", 6_000_000)
 
 
 # Dumps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from orbitlog.errors import DiskFull
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
 from orbitlog.storefiles.disk import RealDisk
@@ -30,8 +32,11 @@ def with_queue_files(store: StoreFiles, queue_file_bytes: int) -> Iterator[tuple
 
 
 def export_queues(database: Path, target: Path, queue_file_bytes: int) -> None:
-    """Write queue files below `target`, with the names that they would have in a store."""
-    disk = RealDisk()
+    """Write queue files below `target`, with the names that they would have in a store.
+
+    Raise `DiskFull` if they need half of the room there: a unit of 30 bytes may have a file of megabytes before it.
+    """
+    disk, left_bytes = RealDisk(), shutil.disk_usage(target).free // 2
     with open_database(database) as opened:
         units = iterate_units(opened)
         for (topic, queue_id, base), of_file in groupby(units, lambda unit: _file_of(unit, queue_file_bytes)):
@@ -41,6 +46,9 @@ def export_queues(database: Path, target: Path, queue_file_bytes: int) -> None:
             file = disk.create_plain(directory / tree.offset_file_name(base))
             try:
                 for position, raw in _runs(of_file, base, fills=is_first):
+                    left_bytes -= len(raw)
+                    if left_bytes < 0:
+                        raise DiskFull(f"the queues of {database} need more than half of the room in {target}")
                     file.write(position, raw)
                 file.resize(queue_file_bytes)
             finally:
