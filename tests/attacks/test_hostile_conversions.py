@@ -93,7 +93,7 @@ FOREIGN = (b"{}", b"not JSON", b"[" * DEEP, b'{"a":' * 900 + b"1" + b"}" * 900, 
 @pytest.mark.parametrize("content", FOREIGN, ids=range(len(FOREIGN)))
 def test_working_directory_of_a_stranger_is_not_continued(dledger: Path, tmp_path: Path, content: bytes) -> None:
     put(tmp_path / "out.converting" / "commitlog" / "00000000000000000000", b"chosen by the stranger")
-    put(tmp_path / "out.converting" / "orbitlog.convert" / "origin.json", content)
+    put(tmp_path / "out.converting.json", content)
     before = fingerprint(tmp_path / "out.converting")
     with pytest.raises(StoreLayoutError, match="not begun by this user"):
         convert_store(dledger, tmp_path / "out", NOTHING)
@@ -113,7 +113,7 @@ def test_working_directory_whose_origin_was_changed_is_not_continued(
     dledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = interrupt(dledger, tmp_path / "out", monkeypatch)
-    origin = work / "orbitlog.convert" / "origin.json"
+    origin = work.with_name("out.converting.json")
     changed = json.loads(origin.read_text())
     changed["store"] = "/another/store"
     origin.write_text(json.dumps(changed))
@@ -134,9 +134,19 @@ def test_copied_log_of_an_earlier_state_is_not_continued(tmp_path: Path, monkeyp
 def test_run_that_was_killed_before_it_signed_is_begun_once_more(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_dledger_store(root)
-    (tmp_path / "out.converting" / "orbitlog.convert").mkdir(parents=True)
-    (tmp_path / "out.converting" / "orbitlog.convert" / "origin.json.orbitlog-new").write_text("{")
+    (tmp_path / "out.converting").mkdir()
+    (tmp_path / "out.converting.json.orbitlog-new").write_text("{")
     assert convert_store(root, tmp_path / "out", NOTHING).records == 60
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
+
+
+@pytest.mark.parametrize("name", ["out.converting.json", "out.converting.json.orbitlog-new"])
+def test_link_in_place_of_the_origin_is_not_written_through(
+    dledger: Path, tmp_path: Path, victim: Path, name: str
+) -> None:
+    (tmp_path / name).symlink_to(victim / "secret")
+    assert convert_store(dledger, tmp_path / "out", NOTHING).records == 405
+    assert unharmed(victim)
 
 
 # Sparse files

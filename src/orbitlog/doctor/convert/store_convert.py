@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orbitlog.doctor.convert.conversion_origin import begin_or_continue
+from orbitlog.doctor.convert.conversion_origin import begin_or_continue, forget_origin
 from orbitlog.doctor.convert.derived_conversion import (
     convert_timers,
     drop_deleted_queues,
@@ -122,7 +122,8 @@ def convert_store(
     _check_room(store, out)
     disk = disk or RealDisk()
     state = work / _STATE
-    begin_or_continue(disk, store, work, state)
+    begin_or_continue(disk, store, work)
+    disk.make_directory(state)
     if store.dledger_segments:
         result = _convert_log(
             disk,
@@ -330,6 +331,7 @@ def _publish(disk: Disk, work: Path, out: Path, state: Path) -> None:
     sync_tree(disk, work)
     disk.move(work, out)
     disk.sync_directory(out.parent)
+    forget_origin(disk, work)
 
 
 def _check_room(store: StoreFiles, out: Path) -> None:
