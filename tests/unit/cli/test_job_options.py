@@ -23,7 +23,9 @@ def set_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(job_options.shutil, "get_terminal_size", lambda fallback=(80, 24): os.terminal_size((COLUMNS, 24)))
+    monkeypatch.setattr(
+        job_options.shutil, "get_terminal_size", lambda fallback=(80, 24): os.terminal_size((COLUMNS, 24))
+    )
     return stream
 
 
