@@ -514,7 +514,7 @@ REMOVALS = (
     Removal(
         0,
         "files of any length are copied whole",
-        "doctor/convert/derived_conversion.py",
+        "storefiles/mapped_view.py",
         "range(0, min(written_until(source), len(view)), _COPY_BYTES)",
         "range(0, 2 * 1024**3, _COPY_BYTES)",
         "test_hostile_conversions.py::test_sparse_file_of_a_terabyte_is_converted_without_its_hole_or_refused",
