@@ -67,6 +67,9 @@ class ExternalDispatch:
             undo.callback(files.close)
             files.open(create=False)
             if not files.try_lock():
+                # A broker that takes dispatch back holds the lock before it writes its lease: the old one names us.
+                if not files.is_outside_wanted:
+                    raise LeaseLost(_not_offered(root))
                 raise LeaseLost(f"dispatch of {root} is held by {files.read_lease() or 'another process'}")
             before = files.read_lease() or DispatchLease()
             owner = cls(root, config_of(before.settings, root), disk, files)
@@ -148,7 +151,7 @@ class ExternalDispatch:
         if self.is_broker_gone:
             raise LeaseLost(f"no broker has {self._root} open; the rest is dispatched when one opens it")
         if not self._files.is_outside_wanted:
-            raise LeaseLost(f"the broker of {self._root} dispatches itself; start it with --dispatch spark")
+            raise LeaseLost(_not_offered(self._root))
 
     def check(self) -> None:
         """Raise `LeaseLost` unless this process is still the owner; called before every write."""
@@ -268,3 +271,7 @@ class ExternalDispatch:
         if self._confirmed is not None:
             self._confirmed.close()
             self._confirmed = None
+
+
+def _not_offered(root: Path) -> str:
+    return f"the broker of {root} dispatches itself; start it with --dispatch spark"

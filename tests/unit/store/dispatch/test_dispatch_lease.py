@@ -89,6 +89,8 @@ def test_a_recalled_engine_cannot_write_any_more(store: MessageStore) -> None:
     assert not with_lease.is_wanted
     with pytest.raises(LeaseLost, match="dispatches itself"):
         with_lease.dispatch_once()
+    with pytest.raises(LeaseLost, match="dispatches itself"):
+        take(store)  # the lease still names the recalled engine
     assert store.dispatch_once() == [], "it is not back yet"
     with_lease.hand_back()
     assert [arrival.queue_offset for arrival in store.dispatch_once()] == [0]
