@@ -66,6 +66,8 @@ def test_power_cut_leaves_a_conversion_that_a_second_run_completes(
         if not is_published:
             convert_store(source, converted, NOTHING)
         assert fingerprint(converted) == outcome, f"{where}: published {is_published}"
-        assert [path.name for path in found.iterdir()] == ["converted"], where
+        # The origin may outlive the cut, once it is of no use.
+        left = {path.name for path in found.iterdir()} - {"converted"}
+        assert left <= ({"converted.converting.json"} if is_published else set()), where
         shutil.rmtree(found)
         checked["power cuts of a conversion"] += 1
