@@ -39,11 +39,12 @@ CONFIG = StoreConfig(GEOMETRY)
 STORED_MS = 1_794_740_000_000
 
 
-def make_store(root: Path, count: int = 60) -> None:
+def make_store(root: Path, count: int = 60, *, keys: int = 1) -> None:
     """Write an ordinary store of several segments and close it; it has tables as a Java broker leaves them."""
     with MessageStore.open(root, CONFIG, lambda: STORED_MS) as store:
         for number in range(count):
-            store.append(make_message("T", b"x" * 100, queue_id=number % 2, properties={"KEYS": f"k{number}"}))
+            names = " ".join([f"k{number}", *(f"k{number}-{more}" for more in range(1, keys))])
+            store.append(make_message("T", b"x" * 100, queue_id=number % 2, properties={"KEYS": names}))
     put(root / "config/topics.json", b'{"dataVersion":{"counter":1,"timestamp":1},"topicConfigTable":{}}')
     put(root / "config/consumerOffset.json", b'{"offsetTable":{"T@g":{0:3,1:2}}}')
 

@@ -24,6 +24,7 @@ from orbitlog.formats.derived.index_layout import (
 )
 from orbitlog.jobs.check.index_proof import IndexProof, rest_is_right
 from orbitlog.jobs.check.index_upgrade import without_tags
+from orbitlog.jobs.check.repeated_keys import with_repeats
 from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
@@ -97,26 +98,46 @@ def _check(task: CheckIndexTask, data: FileBytes) -> dict[str, Any]:
 
 
 def _check_whole(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> dict[str, Any]:
+    """Compare the file with the log; if they differ, also with a log that has messages as often as the file."""
+    report = _compare_whole(task, data, header, None)
+    if report["findings"]:
+        repeated = _compare_whole(task, data, header, _entries(task, data, header))
+        if not repeated["findings"]:
+            return repeated
+    return report
+
+
+def _entries(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> npt.NDArray[np.void]:
+    start, end = task.layout.entry_position(1), task.layout.entry_position(header.index_count)
+    return data[start:end].view(INDEX_ENTRY_DTYPE)
+
+
+def _compare_whole(
+    task: CheckIndexTask, data: FileBytes, header: IndexHeader, entries: npt.NDArray[np.void] | None
+) -> dict[str, Any]:
+    """Build the file from the log and compare it; with its `entries`, from messages as often as these hold them."""
     before, skipped = _header_before(task, header.begin_physical_offset)
     made = np.zeros(task.layout.entry_position(header.index_count), np.uint8)
     limit = IndexLayout(task.layout.slot_count, max(header.index_count, 2))
     built = header_after(before) if before is not None else IndexHeader()
     first_key: int | None = None
-    repeated = 0
+    repeated = extra = 0
     number = task.keys_before
-    for columns in _chunks(task):
+    for chunk in _chunks(task):
+        columns = chunk if entries is None else with_repeats(chunk, entries)
+        extra += len(columns.key_hashes) - len(chunk.key_hashes)
         row, key = 0, 0
         if first_key is None:
             row = int(np.searchsorted(columns.physical_offset, header.begin_physical_offset))
             if row == len(columns.physical_offset):
-                number += len(columns.key_hashes)
+                number += len(chunk.key_hashes)
                 continue
             key = int(columns.key_ends[row - 1]) if row else 0
             repeated = _repeated_keys(task, data, columns, row, skipped)
             key += skipped - repeated
             first_key = number + key
         built, _, _ = put_into(made, built, limit, columns, row, key)
-        number += len(columns.key_hashes)
+        number += len(chunk.key_hashes)
         if built.index_count >= header.index_count:
             break
     if first_key is None or built.index_count != header.index_count:
@@ -128,7 +149,7 @@ def _check_whole(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> 
         place = task.layout.entry_position(1) + _TIME
         made[place : place + 4] = data[place : place + 4]
     made[: INDEX_HEADER.size_bytes] = np.frombuffer(encode_header(built), np.uint8)
-    return _report(_differences(task, data, made, header), first_key, header.key_count, repeated)
+    return _report(_differences(task, data, made, header), first_key, header.key_count - extra, repeated)
 
 
 def _repeated_keys(task: CheckIndexTask, data: FileBytes, columns: DispatchColumns, row: int, skipped: int) -> int:
@@ -215,8 +236,7 @@ def _same_bytes(left: FileBytes, right: FileBytes) -> bool:
 
 def _check_newer_entries(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> dict[str, Any]:
     """Compare hashes and offsets of the entries whose messages the log still has."""
-    end = task.layout.entry_position(header.index_count)
-    entries = data[task.layout.entry_position(1) : end].view(INDEX_ENTRY_DTYPE)
+    entries = _entries(task, data, header)
     newer = np.flatnonzero(entries["physical_offset"] >= task.log_start)
     if len(newer) == 0:
         return _report([])
@@ -224,7 +244,10 @@ def _check_newer_entries(task: CheckIndexTask, data: FileBytes, header: IndexHea
     wanted = entries[first:]
     hashes: list[npt.NDArray[np.int32]] = []
     offsets: list[npt.NDArray[np.int64]] = []
-    for columns in _chunks(task):
+    extra = 0
+    for chunk in _chunks(task):
+        columns = with_repeats(chunk, wanted)
+        extra += len(columns.key_hashes) - len(chunk.key_hashes)
         counts = np.diff(columns.key_ends, prepend=0)
         hashes.append(columns.key_hashes.copy())
         offsets.append(np.repeat(columns.physical_offset, counts))
@@ -241,7 +264,7 @@ def _check_newer_entries(task: CheckIndexTask, data: FileBytes, header: IndexHea
         number = first + 1 + (int(wrong[0]) if len(wrong) else count)
         reason = f"entry {number} is not what the log has there"
         findings.append(_finding(task, reason, task.layout.entry_position(number), len(wrong) + len(wanted) - count))
-    return _report(findings, task.keys_before, len(wanted))
+    return _report(findings, task.keys_before, len(wanted) - extra)
 
 
 def _finding(

@@ -1,0 +1,31 @@
+"""Keys that an index file holds twice in a row, although the log has their message once.
+
+A Java broker that was killed dispatches the last message of the index files that it kept once more: it skips messages
+before the end offset of the last file, not the one at that offset. Such a file is sound.
+"""
+
+from __future__ import annotations
+
+from orbitlog.kernels.arrays import np, npt
+from orbitlog.kernels.dispatch import DispatchColumns
+
+
+def with_repeats(columns: DispatchColumns, entries: npt.NDArray[np.void]) -> DispatchColumns:
+    """Return the rows with each message as often as all of its keys are among the entries, at least once."""
+    counts = np.diff(columns.key_ends, prepend=0)
+    found, found_counts = np.unique(entries["physical_offset"], return_counts=True)
+    if not len(found) or not len(counts):
+        return columns
+    place = np.minimum(np.searchsorted(found, columns.physical_offset), len(found) - 1)
+    held = np.where(found[place] == columns.physical_offset, found_counts[place], 0)
+    is_whole = (counts > 0) & (held > counts) & (held % np.maximum(counts, 1) == 0)
+    rows = np.repeat(np.arange(len(counts)), np.where(is_whole, held // np.maximum(counts, 1), 1))
+    if len(rows) == len(counts):
+        return columns
+    key_counts = counts[rows]
+    key_ends = np.cumsum(key_counts)
+    # For each key of the result, its place among the keys of the log.
+    starts = columns.key_ends[rows] - key_counts
+    keys = np.repeat(starts - (key_ends - key_counts), key_counts) + np.arange(int(key_ends[-1]))
+    fixed = [np.ascontiguousarray(column[rows]) for column in columns[:-2]]
+    return DispatchColumns._make((*fixed, key_ends, columns.key_hashes[keys]))
