@@ -42,7 +42,7 @@ def command() -> None:
     "status",
     help="""Show the members of replica groups: role, epoch, end of the log, lag, and messages that they gave up.
 
-    Exit 1 if a group has no master, or a member that is alive is not in sync.""",
+    Exit 1 if a group has no master that serves, or a member that is alive is not in sync.""",
 )
 @click.argument("broker_name", required=False)
 @cluster_options
@@ -53,6 +53,9 @@ def status(*, broker_name: str | None, cluster: Cluster, output: Output) -> None
     for group in groups:
         if group.master is None:
             raise Problem(f"replica group {group.name} has no master that is alive")
+        role = next((member.role for member in group.members if member.member_id == group.master), "unknown")
+        if role != "master":
+            raise Problem(f"replica group {group.name}: member {group.master} is elected but no master yet: {role}")
         behind = [member.member_id for member in group.members if member.is_alive and not member.is_in_sync]
         if behind:
             raise Problem(
