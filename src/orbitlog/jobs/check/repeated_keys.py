@@ -1,7 +1,7 @@
 """Keys that an index file holds twice in a row, although the log has their message once.
 
-A Java broker that was killed dispatches the last message of the index files that it kept once more: it skips messages
-before the end offset of the last file, not the one at that offset. Such a file is sound.
+A killed Java broker indexes the last message of the files that it kept a second time: it skips messages before the end
+offset of the last file, not the one at that offset. Such a file is sound.
 """
 
 from __future__ import annotations
