@@ -192,7 +192,7 @@ def _log_findings(checked: StoreCheck, lost: list[LostMessage]) -> Iterator[Find
 
 def _missing(store: StoreFiles, checked: StoreCheck, use: StoreUse) -> Iterator[Finding]:
     """Yield findings for files that are missing, and for the doctor's own journals."""
-    if checked.keys and not store.index_files:
+    if checked.keys > checked.keys_behind and not store.index_files:
         reason = f"no index file exists, though the log has {checked.keys} keys; messageIndexEnable=false leaves none"
         yield Finding(FindingKind.INDEX, str(store.root / tree.INDEX), reason, count=checked.keys)
     if checked.messages and store.checkpoint is None and not use.is_in_use(store):

@@ -172,6 +172,17 @@ class _Work:
     def may_be_behind(self) -> bool:
         return self.store.abort is not None or self.is_in_use
 
+    @property
+    def has_derived_nothing(self) -> bool:
+        """Whether a broker was killed before it dispatched its first message: the next one scans the whole log."""
+        file = self.store.checkpoint
+        if self.store.abort is None or self.store.index_files or any(self.store.queues.values()):
+            return False
+        if file is None or file.size_bytes != CHECKPOINT_BYTES:
+            return False
+        times = decode_checkpoint(file.path.read_bytes())
+        return not (times.physic_msg_timestamp_ms or times.logics_msg_timestamp_ms or times.index_msg_timestamp_ms)
+
 
 def check_with(
     run: Runner,
@@ -305,7 +316,7 @@ def _follow_queues(work: _Work) -> None:
     result.keys = sum(derivation.key_count for derivation in work.derivations)
     result.last_stored_ms = max((derivation.last_timestamp_ms for derivation in work.derivations), default=0)
     result.add(disorder)
-    derived_from = work.recovery_start
+    derived_from, derived_nothing = work.recovery_start, work.has_derived_nothing
     missing = (
         units
         for units in work.missing
@@ -319,6 +330,7 @@ def _follow_queues(work: _Work) -> None:
         # Dispatch follows the log: a file that it had not created yet is for messages after all that it had dispatched.
         is_behind = -1 < work.last_present < physical_offset or work.is_in_use
         is_behind |= path.exists() and physical_offset >= derived_from
+        is_behind |= derived_nothing
         if is_at_end and is_behind and work.may_be_behind:
             result.units_behind += count
             continue
@@ -410,6 +422,8 @@ def _splits_between(
 
 def _follow_index(work: _Work, reports: Sequence[dict[str, Any]]) -> None:
     """Follow the keys of the log through the index files: none may be left out between two of them."""
+    if work.has_derived_nothing:
+        work.result.keys_behind = work.result.keys
     if not work.index or any(finding.kind == FindingKind.INDEX for finding in work.result.findings):
         return
     expected: int | None = None

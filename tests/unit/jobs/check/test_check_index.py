@@ -64,3 +64,15 @@ def test_part_of_a_message_that_is_indexed_twice_is_found(repeats: dict[int, int
     make_store(tmp_path, keys=2)
     index_again(tmp_path, repeats, drop_key=True)
     assert FindingKind.INDEX in {one.finding.kind for one in examine(tmp_path).problems}
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_store_of_a_broker_killed_before_its_first_dispatch_is_sound(is_killed: bool, tmp_path: Path) -> None:
+    make_store(tmp_path)
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(tmp_path / name)
+    put(tmp_path / "checkpoint", bytes(4096))
+    if is_killed:
+        put(tmp_path / "abort", b"")
+    found = {one.finding.kind for one in examine(tmp_path).problems}
+    assert (found & {FindingKind.QUEUE_FILE, FindingKind.INDEX} == set()) is is_killed
