@@ -173,12 +173,10 @@ class _Work:
         return self.store.abort is not None or self.is_in_use
 
     @property
-    def has_derived_nothing(self) -> bool:
-        """Whether a broker was killed before it dispatched its first message: the next one scans the whole log."""
+    def derives_all(self) -> bool:
+        """Whether a broker was killed before its first flush: the next one scans the whole log, and lacks nothing."""
         file = self.store.checkpoint
-        if self.store.abort is None or self.store.index_files or any(self.store.queues.values()):
-            return False
-        if file is None or file.size_bytes != CHECKPOINT_BYTES:
+        if self.store.abort is None or file is None or file.size_bytes != CHECKPOINT_BYTES:
             return False
         times = decode_checkpoint(file.path.read_bytes())
         return not (times.physic_msg_timestamp_ms or times.logics_msg_timestamp_ms or times.index_msg_timestamp_ms)
@@ -316,7 +314,8 @@ def _follow_queues(work: _Work) -> None:
     result.keys = sum(derivation.key_count for derivation in work.derivations)
     result.last_stored_ms = max((derivation.last_timestamp_ms for derivation in work.derivations), default=0)
     result.add(disorder)
-    derived_from, derived_nothing = work.recovery_start, work.has_derived_nothing
+    derived_from = work.recovery_start
+    derived_nothing = work.derives_all and not any(work.store.queues.values())
     missing = (
         units
         for units in work.missing
@@ -422,7 +421,7 @@ def _splits_between(
 
 def _follow_index(work: _Work, reports: Sequence[dict[str, Any]]) -> None:
     """Follow the keys of the log through the index files: none may be left out between two of them."""
-    if work.has_derived_nothing:
+    if work.derives_all and not work.store.index_files:
         work.result.keys_behind = work.result.keys
     if not work.index or any(finding.kind == FindingKind.INDEX for finding in work.result.findings):
         return
