@@ -204,6 +204,9 @@ class IndexWriter:
 
 _INFERRED_BYTES_MAX = 1024 * 1024 * 1024  # twice Java's default
 _CANDIDATES_MAX = 100_000
+_COMPARED_MAX = 500
+_COMPARED_BYTES_MAX = 64 * 1024
+"""Files with so few keys that several counts fit are compared whole, as only small ones can be."""
 
 
 def infer_layout(buffer: Bytes) -> IndexLayout | None:
@@ -229,6 +232,8 @@ def infer_layout(buffer: Bytes) -> IndexLayout | None:
     ends = [layout.entry_position(header.index_count) for layout in fitting]
     clean = [layout for layout, end in zip(fitting, ends, strict=True) if data.count(0, end) == len(data) - end]
     chosen = clean or fitting
+    if len(chosen) > 1 and len(data) <= _COMPARED_BYTES_MAX:
+        chosen = [layout for layout in chosen[:_COMPARED_MAX] if _slots_follow(data, header, layout)]
     return chosen[0] if len(chosen) == 1 else None
 
 
@@ -269,6 +274,23 @@ def _chains_hold(data: bytes, header: IndexHeader, layout: IndexLayout) -> bool:
         if entry.key_hash < 0 or not 0 <= entry.previous_entry < number or not number <= newest <= last:
             return False
     return True
+
+
+def _slots_follow(data: bytes, header: IndexHeader, layout: IndexLayout) -> bool:
+    """Return whether links and slots are those that a broker writes that puts these entries into an empty file."""
+    slots = dict[int, int]()
+    for number in range(1, header.index_count):
+        entry = decode_index_entry(data, layout.entry_position(number))
+        position = layout.slot_position(entry.key_hash)
+        if entry.previous_entry != slots.get(position, 0):
+            return False
+        slots[position] = number
+    written = bytearray(data[: layout.entry_position(0)])
+    for position, number in slots.items():
+        if INDEX_SLOT.struct.unpack_from(written, position) != (number,):
+            return False
+        INDEX_SLOT.struct.pack_into(written, position, 0)
+    return not any(written[INDEX_HEADER.size_bytes :])
 
 
 def _need(buffer: Bytes, position: int, size: int, field: str) -> None:

@@ -270,3 +270,12 @@ def test_standard_size_determines_the_layout() -> None:
             return IndexLayout().file_bytes
 
     assert infer_layout(Sized(encode_header(IndexHeader()))) == IndexLayout()
+
+
+@pytest.mark.parametrize("slots", [50, 45, 120])
+@pytest.mark.parametrize("keys", [(1956197579, 83300750), (83300750, 83300750 + 45 * 50 * 120), (7,)])
+def test_layout_of_a_file_with_the_first_message_alone(slots: int, keys: tuple[int, ...]) -> None:
+    """Its offsets are 0, as all that is not written: without the slots any layout of that size fits."""
+    layout = IndexLayout(slots, 100)
+    buffer, _ = filled(layout, [(key, 0, START_MS) for key in keys])
+    assert infer_layout(bytes(buffer)) == layout
