@@ -17,9 +17,12 @@ def with_repeats(columns: DispatchColumns, entries: npt.NDArray[np.void]) -> Dis
     if not len(found) or not len(counts):
         return columns
     place = np.minimum(np.searchsorted(found, columns.physical_offset), len(found) - 1)
-    held = np.where(found[place] == columns.physical_offset, found_counts[place], 0)
-    is_whole = (counts > 0) & (held > counts) & (held % np.maximum(counts, 1) == 0)
-    rows = np.repeat(np.arange(len(counts)), np.where(is_whole, held // np.maximum(counts, 1), 1))
+    held = found_counts[place] * (found[place] == columns.physical_offset).astype(np.int64)
+    times = np.full(len(counts), 1, np.int64)
+    for row in np.flatnonzero((counts > 0) & (held > counts)).tolist():
+        if held[row] % counts[row] == 0:
+            times[row] = held[row] // counts[row]
+    rows = np.repeat(np.arange(len(counts)), times)
     if len(rows) == len(counts):
         return columns
     key_counts = counts[rows]
@@ -27,5 +30,4 @@ def with_repeats(columns: DispatchColumns, entries: npt.NDArray[np.void]) -> Dis
     # For each key of the result, its place among the keys of the log.
     starts = columns.key_ends[rows] - key_counts
     keys = np.repeat(starts - (key_ends - key_counts), key_counts) + np.arange(int(key_ends[-1]))
-    fixed = [np.ascontiguousarray(column[rows]) for column in columns[:-2]]
-    return DispatchColumns._make((*fixed, key_ends, columns.key_hashes[keys]))
+    return DispatchColumns._make((*(column[rows] for column in columns[:-2]), key_ends, columns.key_hashes[keys]))
