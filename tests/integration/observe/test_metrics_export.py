@@ -172,3 +172,4 @@ def test_log_exporter_writes_one_object_a_line(tmp_path: Path) -> None:
 def test_export_without_an_address_refused(tmp_path: Path, kind: str) -> None:
     with pytest.raises(SettingError, match="needs the address of a collector"):
         RunningBroker(tmp_path / "store", {"metricsExporterType": kind}).start()
+    assert not (tmp_path / "store" / "abort").exists(), "the store was opened, and counts as killed"

@@ -438,6 +438,7 @@ class Broker:
 
 def _checked(settings: BrokerSettings, group: BrokerGroup | None) -> BrokerSettings:
     """Return the settings with a listen address; raise a `SettingError` if they are those of a group's member alone."""
+    check_export(settings.__getitem__)  # before the store is opened: a refused start leaves it as it is
     if group is None and settings.is_group_member:
         raise SettingError(
             "replicaCoordinator and enableControllerMode are for `orbitlog broker`: another server would serve the"
@@ -481,7 +482,6 @@ def _make_meters(state: BrokerState, writer: MessageWriter) -> BrokerMeters | No
     """Return the meters of a broker with metrics, and let them count what it stores; None without metrics."""
     if state.settings[EXPORTER] == DISABLE:
         return None
-    check_export(state.settings.__getitem__)
     from orbitlog.broker.metrics.broker_meters import BrokerMeters  # which most brokers do not need
 
     return BrokerMeters(state, writer)
