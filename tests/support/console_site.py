@@ -7,6 +7,7 @@ import http.client
 import json
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -68,7 +69,8 @@ class ConsoleSite:
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
         try:
             cookie = {"cookie": self.cookie} if self.cookie else {}
-            connection.request(method, path, body, {**cookie, **(headers or {})})
+            with suppress(BrokenPipeError):  # a refusal may come, and the connection end, before a large body is sent
+                connection.request(method, path, body, {**cookie, **(headers or {})})
             response = connection.getresponse()
             found = {name.lower(): value for name, value in response.getheaders()}
             reply = Reply(response.status, found, response.read())
