@@ -13,6 +13,8 @@ from orbitlog.client.consumer.received import Received
 from orbitlog.console.views.answers import ConsoleError, NoQuery
 from orbitlog.errors import FormatError
 
+SKIP_MAX = 5000
+"""Messages of one millisecond that pages can show."""
 _Text = Annotated[str, Meta(max_length=256)]
 _SPAN = re.compile(r"-(\d{1,6})(s|m|h|d)")
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -36,6 +38,7 @@ class MessageQuery(FilterQuery, kw_only=True):
     queue: Annotated[int, Meta(ge=-1, le=65535, description="Only this queue; -1: all")] = -1
     offset: Annotated[int, Meta(ge=-1, description="First queue offset, with `queue`; -1: not given")] = -1
     limit: Annotated[int, Meta(ge=1, le=200, description="Messages at most")] = 32
+    skip: Annotated[int, Meta(ge=0, le=SKIP_MAX, description="Messages left out first: earlier pages have them")] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from orbitlog.console.sources.cluster_source import ClusterSource
 from orbitlog.console.sources.server_problems import problem_sentence
 from orbitlog.console.views.answers import Answer, ConsoleError, Missing
 from orbitlog.console.views.known_names import sample_with_topic
-from orbitlog.console.views.message_filter import MessageFilter, MessageQuery, parse_time
+from orbitlog.console.views.message_filter import SKIP_MAX, MessageFilter, MessageQuery, parse_time
 from orbitlog.console.views.message_rows import MessageRow, message_row
 from orbitlog.errors import FormatError, OrbitlogError
 from orbitlog.formats.message_queue import MessageQueue
@@ -26,7 +26,8 @@ _KEY_MATCHES_MAX = 64
 class MessageListing(Answer, kw_only=True):
     """Messages that match; `looked_at` of `in_range` were read, fewer than all if the budget ended.
 
-    `more` are the parameters that continue: repeated messages of one millisecond are possible, lost ones are not.
+    `more` are the parameters that continue. Messages may be repeated at the edge of a page. None is left out, unless
+    more than `SKIP_MAX` messages, or a queue's whole share of the budget, are of one millisecond.
     """
 
     topic: str
@@ -45,6 +46,8 @@ async def list_messages(source: ClusterSource, topic: str, query: MessageQuery) 
     sample = await sample_with_topic(source, topic)
     if query.offset >= 0 and query.queue < 0:
         raise ConsoleError(400, "`offset` needs `queue`")
+    if query.skip and not (query.since or query.until):
+        raise ConsoleError(400, "`skip` needs `since` or `until`: use the parameters of the page before")
     if query.key:
         return await _by_key(source, topic, query)
     return await _by_reading(source, sample, topic, query)
@@ -74,17 +77,22 @@ async def _by_reading(source: ClusterSource, sample: ClusterSample, topic: str, 
     since, until = parse_time(query.since, source.now_ms), parse_time(query.until, source.now_ms)
     inspection, wanted = Inspection(source.admin), MessageFilter(query)
     problems: list[Missing] = []
-    ranges: list[tuple[BrokerQueue, int, int]] = []
+    ranges: list[tuple[BrokerQueue, int, int, int]] = []
     for queue, address in _queues(sample, topic, query):
         try:
-            ranges.append(await _range(source, queue, address, query.offset, (since, until)))
+            start, end = await _range(source, queue, address, query.offset, (since, until))
+            edge_count = await _edge_count(source, queue, address, (start, end), (since, until)) if query.skip else 0
+            ranges.append((queue, start, end, edge_count))
         except OrbitlogError as error:
             problems.append(Missing(server=f"broker {queue.broker_name}", reason=problem_sentence(error)))
-    share = max(query.limit, LOOKED_AT_MAX // max(len(ranges), 1)) if not wanted.is_empty else query.limit
+    page_end = query.skip + query.limit
+    fair = 0 if wanted.is_empty else LOOKED_AT_MAX // max(len(ranges), 1)
     found: list[Received] = []
     edges: list[int] = []  # where queues were left that have further messages
     looked_at, from_start = 0, bool(query.since) or query.offset >= 0
-    for queue, start, end in ranges:
+    for queue, start, end, edge_count in ranges:
+        # Skipped messages are of the first millisecond: a queue with nothing there is not read further for it.
+        share = max(query.limit + min(edge_count, query.skip), fair)
         first = start if from_start else max(start, end - share)
         stop = min(end, first + share)
         times: list[int] = []
@@ -99,31 +107,47 @@ async def _by_reading(source: ClusterSource, sample: ClusterSample, topic: str, 
         if times and (stop < end if from_start else first > start):
             edges.append(times[-1] if from_start else times[0])
     found.sort(key=_stored_order, reverse=not from_start)
-    if len(found) > query.limit:
-        edges.append(found[query.limit - 1].stored.store_timestamp_ms)
-    in_range = sum(end - start for _, start, end in ranges)
+    page = found[query.skip : page_end]
+    page_times = [message.stored.store_timestamp_ms for message in page]
+    if len(found) > page_end:
+        edges.append(page_times[-1])
+    in_range = sum(end - start for _, start, end, _ in ranges)
     return MessageListing(
         topic=topic,
-        items=[message_row(message) for message in found[: query.limit]],
+        items=[message_row(message) for message in page],
         looked_at=looked_at,
         in_range=in_range,
-        complete=looked_at >= in_range and len(found) <= query.limit and not problems,
+        complete=looked_at >= in_range and len(found) <= page_end and not problems,
         how="oldest first" if from_start else "newest first",
         as_of=source.now_ms,
-        more=_more(edges, since, until, from_start=from_start),
+        more=_more(edges, (since, until), page_times, query, from_start=from_start),
         problems=problems,
     )
 
 
-def _more(edges: list[int], since: int | None, until: int | None, *, from_start: bool) -> dict[str, str]:
-    """Return the parameters of the next page; a millisecond that fills a page alone is left, so that pages end."""
+def _more(
+    edges: list[int],
+    times: tuple[int | None, int | None],
+    page_times: list[int],
+    query: MessageQuery,
+    *,
+    from_start: bool,
+) -> dict[str, str]:
+    """Return the parameters of the next page; inside of a millisecond that fills this page, it skips what was shown."""
     if not edges:
         return {}
+    since, until = times
     if from_start:
-        edge = min(edges)
-        return {"since": str(edge if since is None or edge > since else edge + 1)}
-    edge = max(edges)
-    return {"until": str(edge + 1 if until is None or edge + 1 < until else edge)}
+        name, edge = "since", min(edges)
+        same, following, is_stuck = edge, edge + 1, since is not None and edge <= since
+    else:
+        name, edge = "until", max(edges)
+        same, following, is_stuck = edge + 1, edge, until is not None and edge + 1 >= until
+    if not is_stuck:
+        return {name: str(same)}
+    shown = query.skip + len(page_times)
+    is_full = len(page_times) == query.limit and page_times[-1] == edge
+    return {name: str(same), "skip": str(shown)} if is_full and shown <= SKIP_MAX else {name: str(following)}
 
 
 def _queues(sample: ClusterSample, topic: str, query: MessageQuery) -> list[tuple[BrokerQueue, str]]:
@@ -142,7 +166,7 @@ def _queues(sample: ClusterSample, topic: str, query: MessageQuery) -> list[tupl
 
 async def _range(
     source: ClusterSource, queue: BrokerQueue, address: str, offset: int, times: tuple[int | None, int | None]
-) -> tuple[BrokerQueue, int, int]:
+) -> tuple[int, int]:
     """Return the offsets of a queue that the query asks for."""
     first, end = await Inspection(source.admin).bounds(queue)
     target = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
@@ -153,7 +177,23 @@ async def _range(
         first = min(max(first, await source.groups.offset_at(address, target, since)), end)
     if until is not None:
         end = min(end, max(first, await source.groups.offset_at(address, target, until)))
-    return queue, first, end
+    return first, end
+
+
+async def _edge_count(
+    source: ClusterSource,
+    queue: BrokerQueue,
+    address: str,
+    offsets: tuple[int, int],
+    times: tuple[int | None, int | None],
+) -> int:
+    """Return how many messages of a queue are of the millisecond at which the page begins."""
+    target = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
+    (first, end), (since, until) = offsets, times
+    if since is not None:
+        return max(min(end, await source.groups.offset_at(address, target, since + 1)) - first, 0)
+    assert until is not None  # `skip` needs one of them
+    return max(end - max(first, await source.groups.offset_at(address, target, until - 1)), 0)
 
 
 def _stored_order(message: Received) -> tuple[int, int]:
