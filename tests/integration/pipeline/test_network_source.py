@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,10 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import datasource as filters
 
+from orbitlog.client.connection.routes import Route
 from orbitlog.errors import BrokerRefused, RemotingError
 from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.pipeline.network.cluster_queues import ClusterQueues
 from orbitlog.pipeline.network.cluster_session import close_sessions
 from orbitlog.pipeline.sources.broker_stores import OptionError
 from orbitlog.pipeline.sources.source_errors import BrokerUnavailable, DataLoss
@@ -192,6 +195,34 @@ def test_planned_batch_of_a_broker_that_is_down_is_not_lost(tmp_path: Path) -> N
         restart.start()
         assert stream.rows(start, end).num_rows == 1  # planning waits for the broker, as tasks do
         restart.join()
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_broker_that_stops_or_starts_while_routes_are_asked_has_lost_nothing(
+    is_up: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunningBroker(tmp_path / "store", {"brokerName": "b"}) as running:
+        with running.connect() as mq:
+            mq.send("T", "one")
+        stream = Stream(TopicSource, options(running, startingOffsets="earliest") | {"subscribe": "T"}, PLACE)
+        start = stream.reader.initialOffset()
+        end = stream.reader.latestOffset(start, stream.reader.getDefaultReadLimit())
+        ask_route = ClusterQueues._route
+        changes = [running.start_broker]
+        if is_up:
+            changes.append(running.stop_broker)
+        else:
+            running.stop_broker()
+
+        async def route_of_a_changing_cluster(queues: ClusterQueues, topic: str) -> Route | None:
+            missed = None if is_up else await ask_route(queues, topic)
+            if changes:
+                await asyncio.to_thread(changes.pop())
+            return await ask_route(queues, topic) if is_up else missed
+
+        monkeypatch.setattr(ClusterQueues, "_route", route_of_a_changing_cluster)
+        assert stream.rows(start, end).num_rows == 1  # planned again: the queue was unknown, not deleted
+        assert changes == []
 
 
 def test_secured_cluster_needs_credentials_and_tls(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class ClusterQueues:
         self.bounds: dict[QueueKey, QueueBounds] = {}
         self.unavailable: dict[QueueKey, str] = {}
         self._broker_ids: dict[QueueKey, int] = {}  # the broker that reported the bounds
-        self._masters: frozenset[str] = frozenset()  # names of brokers whose master is registered
+        self._masters: frozenset[str] = frozenset()  # names of brokers whose master was registered all the time
         if must_exist:
             session.run(self._discover(must_exist=True))
         else:
@@ -85,7 +85,7 @@ class ClusterQueues:
             return self.unavailable[key]
         # Slaves register no topics: without its master a queue that exists may be unknown.
         if key.broker_name not in self._masters:
-            return f"no master named {key.broker_name} is registered"
+            return f"no master named {key.broker_name} is registered, or it has just started"
         return None
 
     def placed(self, ranges: Sequence[QueueRange]) -> list[QueueRange]:
@@ -100,6 +100,7 @@ class ClusterQueues:
     async def _discover(self, *, must_exist: bool) -> None:
         self.bounds.clear()
         self.unavailable.clear()
+        masters_before = await self._registered_masters()
         topics = await self._topics()
         routes = await asyncio.gather(*(self._route(topic) for topic in topics))
         wanted: dict[QueueKey, Route] = {}
@@ -116,8 +117,12 @@ class ClusterQueues:
             raise BrokerUnavailable(f"{key} has a route, but its broker does not answer: {problem}")
         for broker_name in sorted({key.broker_name for key in self.unavailable}):
             warnings.warn(f"broker {broker_name} does not answer; its queues wait until it is back", stacklevel=2)
+        # A broker that starts or stops in between has no routes, and all of its queues.
+        self._masters = masters_before & await self._registered_masters()
+
+    async def _registered_masters(self) -> frozenset[str]:
         registered = (await self._session.admin.cluster()).brokers
-        self._masters = frozenset(name for name, broker in registered.items() if MASTER_ID in broker.addresses)
+        return frozenset(name for name, broker in registered.items() if MASTER_ID in broker.addresses)
 
     async def _topics(self) -> list[str]:
         subscription = self._options.subscription
