@@ -204,7 +204,6 @@ class IndexWriter:
 
 _INFERRED_BYTES_MAX = 1024 * 1024 * 1024  # twice Java's default
 _CANDIDATES_MAX = 100_000
-_COMPARED_MAX = 500
 _COMPARED_BYTES_MAX = 64 * 1024
 """Files with so few keys that several counts fit are compared whole, as only small ones can be."""
 
@@ -233,7 +232,7 @@ def infer_layout(buffer: Bytes) -> IndexLayout | None:
     clean = [layout for layout, end in zip(fitting, ends, strict=True) if data.count(0, end) == len(data) - end]
     chosen = clean or fitting
     if len(chosen) > 1 and len(data) <= _COMPARED_BYTES_MAX:
-        chosen = [layout for layout in chosen[:_COMPARED_MAX] if _slots_follow(data, header, layout)]
+        chosen = [layout for layout in chosen if _slots_follow(data, header, layout)]
     return chosen[0] if len(chosen) == 1 else None
 
 

@@ -24,7 +24,7 @@ from orbitlog.formats.derived.index_layout import (
 )
 from orbitlog.jobs.check.index_proof import IndexProof, rest_is_right
 from orbitlog.jobs.check.index_upgrade import without_tags
-from orbitlog.jobs.check.repeated_keys import with_repeats
+from orbitlog.jobs.check.repeated_keys import Held, with_repeats
 from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
@@ -101,7 +101,7 @@ def _check_whole(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> 
     """Compare the file with the log; if they differ, also with a log that has messages as often as the file."""
     report = _compare_whole(task, data, header, None)
     if report["findings"]:
-        repeated = _compare_whole(task, data, header, _entries(task, data, header))
+        repeated = _compare_whole(task, data, header, Held.of(_entries(task, data, header)))
         if not repeated["findings"]:
             return repeated
     return report
@@ -112,10 +112,8 @@ def _entries(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> npt.
     return data[start:end].view(INDEX_ENTRY_DTYPE)
 
 
-def _compare_whole(
-    task: CheckIndexTask, data: FileBytes, header: IndexHeader, entries: npt.NDArray[np.void] | None
-) -> dict[str, Any]:
-    """Build the file from the log and compare it; with its `entries`, from messages as often as these hold them."""
+def _compare_whole(task: CheckIndexTask, data: FileBytes, header: IndexHeader, held: Held | None) -> dict[str, Any]:
+    """Build the file from the log and compare it; with `held`, from messages as often as the file has them."""
     before, skipped = _header_before(task, header.begin_physical_offset)
     made = np.zeros(task.layout.entry_position(header.index_count), np.uint8)
     limit = IndexLayout(task.layout.slot_count, max(header.index_count, 2))
@@ -124,7 +122,7 @@ def _compare_whole(
     repeated = extra = 0
     number = task.keys_before
     for chunk in _chunks(task):
-        columns = chunk if entries is None else with_repeats(chunk, entries)
+        columns = chunk if held is None else with_repeats(chunk, held)
         extra += len(columns.key_hashes) - len(chunk.key_hashes)
         row, key = 0, 0
         if first_key is None:
@@ -240,13 +238,23 @@ def _check_newer_entries(task: CheckIndexTask, data: FileBytes, header: IndexHea
     newer = np.flatnonzero(entries["physical_offset"] >= task.log_start)
     if len(newer) == 0:
         return _report([])
-    first = int(newer[0])
+    report = _compare_newer(task, entries, int(newer[0]), None)
+    if report["findings"]:
+        repeated = _compare_newer(task, entries, int(newer[0]), Held.of(entries[int(newer[0]) :]))
+        if not repeated["findings"]:
+            return repeated
+    return report
+
+
+def _compare_newer(
+    task: CheckIndexTask, entries: npt.NDArray[np.void], first: int, held: Held | None
+) -> dict[str, Any]:
     wanted = entries[first:]
     hashes: list[npt.NDArray[np.int32]] = []
     offsets: list[npt.NDArray[np.int64]] = []
     extra = 0
     for chunk in _chunks(task):
-        columns = with_repeats(chunk, wanted)
+        columns = chunk if held is None else with_repeats(chunk, held)
         extra += len(columns.key_hashes) - len(chunk.key_hashes)
         counts = np.diff(columns.key_ends, prepend=0)
         hashes.append(columns.key_hashes.copy())

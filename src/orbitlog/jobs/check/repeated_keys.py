@@ -6,18 +6,32 @@ offset of the last file, not the one at that offset. Such a file is sound.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.dispatch import DispatchColumns
 
 
-def with_repeats(columns: DispatchColumns, entries: npt.NDArray[np.void]) -> DispatchColumns:
-    """Return the rows with each message as often as all of its keys are among the entries, at least once."""
+class Held(NamedTuple):
+    """The messages of an index file, in order, and the number of its entries for each."""
+
+    physical_offsets: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, entries: npt.NDArray[np.void]) -> Held:
+        """Count the entries; once a file, because it sorts them."""
+        return cls(*np.unique(entries["physical_offset"], return_counts=True))
+
+
+def with_repeats(columns: DispatchColumns, file: Held) -> DispatchColumns:
+    """Return the rows with each message as often as the file has all of its keys, at least once."""
     counts = np.diff(columns.key_ends, prepend=0)
-    found, found_counts = np.unique(entries["physical_offset"], return_counts=True)
-    if not len(found) or not len(counts):
+    if not len(file.counts) or not len(counts):
         return columns
-    place = np.minimum(np.searchsorted(found, columns.physical_offset), len(found) - 1)
-    held = found_counts[place] * (found[place] == columns.physical_offset).astype(np.int64)
+    place = np.minimum(np.searchsorted(file.physical_offsets, columns.physical_offset), len(file.counts) - 1)
+    is_there = file.physical_offsets[place] == columns.physical_offset
+    held = file.counts[place] * is_there.astype(np.int64)
     times = np.full(len(counts), 1, np.int64)
     for row in np.flatnonzero((counts > 0) & (held > counts)).tolist():
         if held[row] % counts[row] == 0:

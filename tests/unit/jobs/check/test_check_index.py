@@ -28,17 +28,20 @@ def test_only_index_file_of_zeros_is_sound_after_a_kill(is_killed: bool, tmp_pat
     assert (FindingKind.INDEX in kinds) is not is_killed
 
 
-def index_again(root: Path, repeats: dict[int, int], *, drop_key: bool = False) -> None:
-    """Build the index of a store once more, with these messages as often as given; without the last key if asked."""
-    files = IndexFiles(RealDisk(), root, CONFIG.geometry.index_layout)
-    files.load()
+def indexed_offsets(root: Path) -> dict[int, list[int]]:
+    """Return the key hashes of each message that the index holds."""
     keys: dict[int, list[int]] = {}
-    for file in (root / "index").iterdir():
+    for file in sorted((root / "index").iterdir()):
         data = file.read_bytes()
         for number in range(1, decode_header(data).index_count):
             entry = decode_index_entry(data, CONFIG.geometry.index_layout.entry_position(number))
             keys.setdefault(entry.physical_offset, []).append(entry.key_hash)
-    files.close()
+    return keys
+
+
+def index_again(root: Path, repeats: dict[int, int], *, drop_key: bool = False) -> None:
+    """Rebuild the index of a store, with these messages as often as given; without the last key if asked."""
+    keys = indexed_offsets(root)
     shutil.rmtree(root / "index")
     files = IndexFiles(RealDisk(), root, CONFIG.geometry.index_layout)
     files.load()
@@ -79,3 +82,16 @@ def test_store_of_a_broker_killed_before_its_first_flush_is_sound(
         put(tmp_path / "abort", b"")
     found = {one.finding.kind for one in examine(tmp_path).problems}
     assert (found & {FindingKind.QUEUE_FILE, FindingKind.INDEX} == set()) is is_killed
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_repeated_message_of_a_file_that_begins_before_the_log(is_whole: bool, tmp_path: Path) -> None:
+    make_store(tmp_path, keys=2)
+    first, second, *_ = sorted((tmp_path / "commitlog").iterdir())
+    repeated = next(
+        number for number, offset in enumerate(sorted(indexed_offsets(tmp_path))) if offset >= int(second.name)
+    )
+    index_again(tmp_path, {repeated: 2}, drop_key=not is_whole)
+    first.unlink()
+    kinds = {one.finding.kind for one in examine(tmp_path).problems}
+    assert (FindingKind.INDEX in kinds) is not is_whole
