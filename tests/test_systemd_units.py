@@ -22,7 +22,7 @@ needs_systemd = pytest.mark.skipif(
 
 
 def test_units_exist() -> None:
-    assert [unit.stem for unit in UNITS] == ["orbitlog-broker", "orbitlog-nameserver"]
+    assert [unit.stem for unit in UNITS] == ["orbitlog-broker", "orbitlog-console", "orbitlog-nameserver"]
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
@@ -34,6 +34,11 @@ def test_command_of_a_unit_has_the_options(unit: Path) -> None:
     assert command is not None
     options = {spelling for option in command.params for spelling in option.opts}
     assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_broker_can_read_the_id_of_the_boot() -> None:
+    """Otherwise a replica group treats each kill as a power cut: `machine_boot_id` would be empty."""
+    assert "ProcSubset=pid" not in Path("deploy/systemd/orbitlog-broker.service").read_text().splitlines()
 
 
 @needs_systemd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -36,6 +37,16 @@ def test_password_is_stored_as_a_hash_that_only_the_owner_can_read(tmp_path: Pat
     assert users.verify("bert", "long enough") is None
     users.remove("anna")
     assert users.users() == {}
+
+
+def test_root_leaves_the_user_file_to_the_owner_of_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[int, ...]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", lambda _, *ids: given.append(ids))
+    UserFile(tmp_path).put("anna", Role.VIEWER, "long enough")
+    assert given == [(tmp_path.stat().st_uid, tmp_path.stat().st_gid)]
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,10 @@ class UserFile:
         self._save(users)
 
     def _save(self, users: dict[str, User]) -> None:
-        create_directory(self.path.parent, 0o700)
+        # Root also edits the users of a service that runs without rights, which must be able to read them.
+        create_directory(self.path.parent, 0o700, keeps_owner=True)
         table = {name: _as_json(user) for name, user in sorted(users.items())}
-        replace_file(self.path, json.dumps({"users": table}, indent=1).encode() + b"\n", mode=0o600)
+        replace_file(self.path, json.dumps({"users": table}, indent=1).encode() + b"\n", mode=0o600, keeps_owner=True)
         self._read_at = None
 
 
