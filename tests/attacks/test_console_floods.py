@@ -1,7 +1,8 @@
-"""Connections to the console that send nothing, little, or do not read: they keep no visitor out."""
+"""Connections to the console that send nothing, little, very many parts, or do not read: they keep no visitor out."""
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from contextlib import ExitStack, suppress
@@ -12,8 +13,13 @@ import pytest
 
 from orbitlog.console.console_options import ConsoleOptions
 from orbitlog.console.session import bounded_connections
-from orbitlog.console.session.bounded_connections import CONNECTIONS_MAX
+from orbitlog.console.session.bounded_connections import CHUNKS_MAX, CONNECTIONS_MAX, HEAD_LINES_MAX
+from orbitlog.console.session.visitor_guard import COOKIE, SECURE_COOKIE, _cookie
 from tests.support.console_site import ConsoleSite
+from tests.support.work_counters import steps_of
+
+HOST = b"Host: 127.0.0.1\r\n"
+CHUNKED = b"POST /%b HTTP/1.1\r\n" + HOST + b"Sec-Fetch-Site: same-origin\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 PARTS = {
     "silent": b"",
@@ -66,3 +72,69 @@ def test_connections_are_closed_at_their_time_limits(tmp_path: Path, monkeypatch
             time.sleep(0.05)
         assert not len(console.server.connections)
         deaf.close()
+
+
+def answer_to(console: ConsoleSite, *parts: bytes) -> bytes:
+    """Send the parts, each after the first one when something was answered; return all that is answered."""
+    received = b""
+    with socket.create_connection(address(console), timeout=20) as peer, suppress(ConnectionError):
+        for number, part in enumerate(parts):
+            if number:
+                received += peer.recv(65536)
+            with suppress(BrokenPipeError):  # the answer, or the end, may come before all is sent
+                peer.sendall(part)
+        with suppress(OSError):  # the connection may have ended
+            peer.shutdown(socket.SHUT_WR)
+        while data := peer.recv(65536):
+            received += data
+    return received
+
+
+@pytest.mark.parametrize(
+    ("request_head", "is_served"),
+    [
+        (b"GET /sign-in HTTP/1.1\r\n" + HOST + b"Connection: close\r\n" + b"a:b\r\n" * (HEAD_LINES_MAX - 4), True),
+        (b"GET /sign-in HTTP/1.1\r\n" + HOST + b"Connection: close\r\n" + b"a:b\r\n" * HEAD_LINES_MAX, False),
+        (b"GET /sign-in HTTP/1.1\r\n" + HOST + b"X: a\r\n" + b" b\r\n" * 6_000, False),
+    ],
+    ids=["as many as allowed", "too many", "folded"],
+)
+def test_head_of_many_lines_ends_its_connection(request_head: bytes, is_served: bool, tmp_path: Path) -> None:
+    with site(tmp_path) as console:
+        assert (b" 200 OK" in answer_to(console, request_head + b"\r\n")) is is_served
+        assert console.server.connections.closed_count == (not is_served)
+
+
+def test_long_trailer_of_a_body_is_refused(tmp_path: Path) -> None:
+    with site(tmp_path) as console:
+        assert b" 400 " in answer_to(console, CHUNKED % b"sign-in" + b"1\r\nx\r\n0\r\n" + b"a:b\r\n" * 20_000 + b"\r\n")
+
+
+def test_body_of_many_chunks_ends_its_connection(tmp_path: Path) -> None:
+    with site(tmp_path) as console:
+        allowed = CHUNKED % b"sign-in" + b"1\r\nx\r\n" * CHUNKS_MAX + b"0\r\n\r\n"
+        assert b" 415 " in answer_to(console, allowed)
+        assert not console.server.connections.closed_count
+        assert answer_to(console, CHUNKED % b"sign-in" + b"1\r\nx\r\n" * 170_000) == b""
+        assert console.server.connections.closed_count == 1
+
+
+@pytest.mark.parametrize("rest", [b"zz\r\n", b"1\r\nxJUNK", b"0\r\na b\r\n\r\n"])
+def test_malformed_bytes_after_a_response_are_no_error_of_the_console(
+    rest: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They were one: a traceback in the log for each such connection."""
+    with caplog.at_level(logging.INFO), site(tmp_path) as console:
+        answer = answer_to(console, CHUNKED % b"unknown" + b"1\r\nx\r\n", rest)
+    assert answer.count(b"HTTP/1.1 ") == 1 and b" 404 " in answer
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_quoted_cookie_costs_no_work() -> None:
+    """`http.cookies` of Python 3.11.7 reads such a header of 32 KiB in a second, and the loop stands still."""
+    header = f'a="x"; {COOKIE}="' + '\\"' * 16_000 + '"'
+    assert steps_of(lambda: _cookie(header)) < 100
+    assert steps_of(lambda: _cookie("=;" * 100)) < 3_000
+    assert _cookie(f"a=b; {COOKIE}=one") == "one"
+    assert _cookie(f"{COOKIE}=one; {SECURE_COOKIE}=two;c") == "two"
+    assert _cookie("") == _cookie(";;=") == _cookie(f"x{COOKIE}=one") == ""

@@ -13,11 +13,10 @@ import uvicorn
 from orbitlog.console.console_app import create_app
 from orbitlog.console.console_options import ConsoleOptions
 from orbitlog.console.console_state import Console
-from orbitlog.console.session.bounded_connections import CONNECTIONS_MAX, OpenConnections
+from orbitlog.console.session.bounded_connections import CONNECTIONS_MAX, HEAD_BYTES_MAX, OpenConnections
 from orbitlog.errors import OrbitlogError
 from orbitlog.settings.listen_exposure import join_address, reachable_host
 
-_HEADER_BYTES_MAX = 32 * 1024
 _SHUTDOWN_SECONDS = 2
 _BACKLOG = 128
 
@@ -53,7 +52,7 @@ class ConsoleServer:
             server_header=False,
             proxy_headers=False,  # any local process could forge its address
             limit_concurrency=2 * CONNECTIONS_MAX,
-            h11_max_incomplete_event_size=_HEADER_BYTES_MAX,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
         self._server = _Server(config)

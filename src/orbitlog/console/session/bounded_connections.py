@@ -1,13 +1,16 @@
 """Bounded connections: closes those of peers that neither send a whole request nor read a response.
 
 uvicorn limits requests in work, but not connections, and waits without a limit for the first request, for the rest of a
-request, and for peers that do not read.
+request, and for peers that do not read. It limits the bytes of a request head, but neither its header lines nor the
+chunks of a body. Each costs tens of microseconds, before any check of the request, and all that arrive in one read are
+parsed in one turn of the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from typing import Any, cast
 
@@ -19,7 +22,13 @@ CONNECTIONS_MAX = 256
 REQUEST_SECONDS = 20.0
 """Time for a whole request to arrive, from the opening of the connection or the last response."""
 UNREAD_SECONDS = 60.0
+HEAD_BYTES_MAX = 32 * 1024
+HEAD_LINES_MAX = 100
+CHUNKS_MAX = 1024
+"""Chunks of one body: they have 1 KiB on average if the body is as large as the console takes."""
 _CHECK_SECONDS = 2.0
+_PARSED_BYTES = 16 * 1024
+_HEAD_END = re.compile(rb"\n\r?\n")
 
 
 class OpenConnections:
@@ -49,13 +58,14 @@ class OpenConnections:
             return
         waiting = [each for each in self._open if each.is_idle or each.unread_bytes]
         counts = Counter(each.peer_ip for each in self._open)
-        self._close(max(waiting, key=lambda each: counts[each.peer_ip]), "too many connections are open")
+        self.close(max(waiting, key=lambda each: counts[each.peer_ip]), "too many connections are open")
 
     def lost(self, connection: BoundedProtocol) -> None:
         """Remove a connection that has ended."""
         self._open.pop(connection, None)
 
-    def _close(self, connection: BoundedProtocol, reason: str) -> None:
+    def close(self, connection: BoundedProtocol, reason: str) -> None:
+        """Close a connection at once."""
         self._open.pop(connection, None)  # now: the event loop reports the end later
         self.closed_count += 1
         log.info("closing a connection of %s: %s (%d so far)", connection.peer_ip, reason, self.closed_count)
@@ -69,9 +79,13 @@ class OpenConnections:
         now_s = asyncio.get_running_loop().time()
         for connection in list(self._open):
             if reason := connection.overdue(now_s):
-                self._close(connection, reason)
+                self.close(connection, reason)
         if self._open:
             self._plan_check()
+
+
+class _TooManyParts(Exception):
+    """A request has more header lines or chunks than it may have."""
 
 
 class BoundedProtocol(H11Protocol):
@@ -83,6 +97,44 @@ class BoundedProtocol(H11Protocol):
         self._waits_since_s = 0.0  # for a request or the rest of one
         self._unread = (0, 0.0)  # bytes in the send buffer, and since when there are not fewer
         self.peer_ip = ""
+        self._chunk_count = 0
+        self._next_event = self.conn.next_event
+        self.conn.next_event = self._counted_event  # type: ignore[method-assign]
+
+    def data_received(self, data: bytes) -> None:
+        """Parse a read in parts: h11 limits the bytes of a head or trailer only while it is incomplete."""
+        for start in range(0, len(data), _PARSED_BYTES):
+            if self.transport.is_closing():
+                return
+            super().data_received(data[start : start + _PARSED_BYTES])
+
+    def handle_events(self) -> None:
+        """Parse what was received; close the connection if that is too many parts."""
+        try:
+            super().handle_events()
+        except _TooManyParts as error:
+            self._connections.close(self, str(error))
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a malformed request; close the connection if the malformed bytes follow the start of its response."""
+        if self.conn.our_state.__name__ in ("IDLE", "SEND_RESPONSE"):
+            super().send_400_response(msg)
+        else:
+            self._connections.close(self, "malformed bytes after the start of a response")
+
+    def _counted_event(self) -> Any:
+        """Return the next event of h11; raise `_TooManyParts` before it parses a head of many lines."""
+        if self.conn.their_state.__name__ == "IDLE":
+            self._chunk_count = 0
+            received = self.conn.trailing_data[0]
+            if received.count(b"\n", 0, _head_end(received)) > HEAD_LINES_MAX:
+                raise _TooManyParts(f"more than {HEAD_LINES_MAX} header lines")
+        event = self._next_event()
+        if getattr(event, "chunk_start", False):
+            self._chunk_count += 1
+            if self._chunk_count > CHUNKS_MAX:
+                raise _TooManyParts(f"more than {CHUNKS_MAX} chunks in a request")
+        return event
 
     @property
     def is_idle(self) -> bool:
@@ -122,3 +174,9 @@ class BoundedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         self._waits_since_s = self.loop.time()
         super().on_response_complete()
+
+
+def _head_end(received: bytes) -> int:
+    """Return the end of the first request head; that of all bytes if it is incomplete."""
+    end = _HEAD_END.search(received)
+    return end.end() if end else len(received)
