@@ -19,9 +19,8 @@ import orjson
 import pytest
 
 from orbitlog.testing.running_broker import SETTINGS
-from orbitlog.wire.codes import RequestCode
 from tests.support.mutated_load import Plan, Tally, ended_codes
-from tests.support.mutations import Mutations, names_by_code
+from tests.support.mutations import Mutations, chosen_codes, names_by_code
 from tests.support.raw_peer import RawPeer
 from tests.support.serving_process import attacked
 
@@ -31,9 +30,9 @@ FRAMES = 2_500 * TIMES
 PER_CODE = 250 * TIMES if TIMES > 1 else 20
 FRAMES_PER_CONNECTION = 32
 REQUESTS_PER_CONNECTION = 5_000
-PARTS = 8 if TIMES > 1 else 1
 ROOT = Path(__file__).resolve().parents[2]
-CODES = [int(code) for code in RequestCode]
+CODES = chosen_codes(os.environ.get("ORBITLOG_ATTACK_CODES", ""))
+PARTS = min(8, -(-len(CODES) // 8)) if TIMES > 1 else 1  # a part sends 8 codes at a time
 
 
 def attack(store: Path, codes: list[int], per_code: int, per_connection: int) -> dict[int, Tally]:
@@ -87,6 +86,13 @@ def test_fields_of_every_header_are_mutated() -> None:
         assert name in names[code], code
     frames = list(Mutations(1001, SEED).frames(400))
     assert 0 < sum(frame[4] for frame in frames) < len(frames), "both encodings of headers are sent"
+
+
+def test_chosen_codes_are_those_of_the_list() -> None:
+    assert chosen_codes("18,314-316,18") == [18, 314, 315, 316]
+    assert len(chosen_codes("")) > 150
+    with pytest.raises(ValueError, match=r"\[330\] are not request codes"):
+        chosen_codes("329-330")
 
 
 def test_codes_that_are_done_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

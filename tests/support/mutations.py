@@ -16,6 +16,7 @@ from pathlib import Path
 import orjson
 
 import orbitlog.wire
+from orbitlog.wire.codes import RequestCode
 from tests.support.raw_peer import framed
 
 PIECES_PER_CODE = 64
@@ -66,6 +67,18 @@ def names_by_code() -> dict[int, list[str]]:
                 for code in _numbers(codes):
                     names.setdefault(code, []).extend(_FIELD.findall(text))
     return names
+
+
+def chosen_codes(text: str) -> list[int]:
+    """Return the request codes of a list such as `18,314-329`, or all if it is empty."""
+    known = [int(code) for code in RequestCode]
+    if not text:
+        return known
+    ends = [part.partition("-")[::2] for part in text.split(",")]
+    chosen = sorted({code for first, last in ends for code in range(int(first), int(last or first) + 1)})
+    if unknown := sorted(set(chosen) - set(known)):
+        raise ValueError(f"{unknown} are not request codes")
+    return chosen
 
 
 def _numbers(codes: str) -> Iterator[int]:
