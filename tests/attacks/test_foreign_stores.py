@@ -41,28 +41,15 @@ from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.storefiles.store_inference import infer_index_layout
 from orbitlog.storefiles.store_paths import StorePaths
 from orbitlog.testing.golden import GoldenStore
+from tests.support.private_directory import SECRET, unharmed
+from tests.support.private_directory import victim as victim
 from tests.support.repaired_stores import fingerprint
 from tests.support.work_counters import peak_bytes_of, steps_of
-
-SECRET = b"private to the user\n"
-
-
-@pytest.fixture
-def victim(tmp_path: Path) -> Path:
-    """A directory outside the store with a file that nothing may read or change."""
-    directory = tmp_path / "home"
-    directory.mkdir()
-    (directory / "secret").write_bytes(SECRET)
-    return directory
 
 
 @pytest.fixture
 def store(golden_497: GoldenStore, golden_copy: Callable[[GoldenStore], GoldenStore]) -> Path:
     return golden_copy(golden_497).store
-
-
-def unharmed(victim: Path) -> bool:
-    return {path.name: path.read_bytes() for path in victim.rglob("*")} == {"secret": SECRET}
 
 
 def orbitlog(*words: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:

@@ -25,32 +25,21 @@ from orbitlog.storefiles.store_inference import infer_geometry
 from orbitlog.testing.golden import GoldenStore
 from tests.support.cli_run import Run
 from tests.support.cli_run import run as run
+from tests.support.private_directory import SECRET, unharmed
+from tests.support.private_directory import victim as victim
 from tests.support.rocksdb_archives import ONE_PER_TABLE, unpack_rocksdb_store
 from tests.support.store_kinds import fingerprint, make_dledger_store, put
 from tests.support.work_counters import peak_bytes_of
 
 NOTHING = StoreSettings()
-SECRET = b"private to the user\n"
 TERABYTE = 1 << 40
 PEAK_MAX = 1024 * 1024 * 1024
 """A rebuild fills index files in memory, which have 400 MB."""
 
 
 @pytest.fixture
-def victim(tmp_path: Path) -> Path:
-    directory = tmp_path / "home"
-    directory.mkdir()
-    (directory / "secret").write_bytes(SECRET)
-    return directory
-
-
-@pytest.fixture
 def dledger(golden_497_dledger: GoldenStore, golden_copy: Callable[[GoldenStore], GoldenStore]) -> Path:
     return golden_copy(golden_497_dledger).store
-
-
-def unharmed(victim: Path) -> bool:
-    return {path.name: path.read_bytes() for path in victim.rglob("*")} == {"secret": SECRET}
 
 
 class Killed(BaseException):

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,14 @@ import pytest
 from orbitlog.doctor.convert.store_convert import convert_store
 from orbitlog.doctor.examination import examine
 from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.disk import RealDisk
 from orbitlog.testing.crash_disk import CrashDisk
 from orbitlog.testing.golden import GoldenStore
+from tests.support.cli_run import Run
+from tests.support.cli_run import run as run
 from tests.support.mirrored_disk import MirroredDisk, write_image
 from tests.support.repaired_stores import fingerprint
+from tests.support.store_kinds import make_dledger_store
 
 KILLS, IMAGES = 3, 12
 OUT = "converted"
@@ -103,3 +108,74 @@ def test_power_cut_leaves_no_half_store_and_the_next_run_ends_the_conversion(
         assert fingerprint(found / OUT) == outcome, where
         shutil.rmtree(found)
         checked["power cuts of conversions"] += 1
+
+
+# Entries of another kind in place of the working directory and of its origin
+
+
+def make_file(path: Path) -> None:
+    path.write_text("of the user")
+
+
+def make_directory(path: Path) -> None:
+    path.mkdir()
+    (path / "notes").write_text("of the user")
+
+
+IN_THE_WAY = (
+    (".converting", make_file, "out.converting is not a directory: remove or rename it"),
+    (".converting", os.mkfifo, "out.converting is not a directory: remove or rename it"),
+    (".converting.json", make_file, "out.converting.json was not written by a conversion of this user"),
+    (".converting.json", Path.mkdir, "out.converting.json was not written by a conversion of this user"),
+    (".converting.json", make_directory, "out.converting.json was not written by a conversion of this user"),
+    (".converting.json", os.mkfifo, "out.converting.json was not written by a conversion of this user"),
+    (".converting.json.orbitlog-new", make_directory, "out.converting.json.orbitlog-new is a directory"),
+)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "make", "sentence"), IN_THE_WAY, ids=[f"{suffix} {make.__name__}" for suffix, make, _ in IN_THE_WAY]
+)
+def test_entry_in_place_of_the_working_directory_or_its_origin_is_kept_and_named(
+    tmp_path: Path, run: Run, suffix: str, make: Callable[[Path], object], sentence: str
+) -> None:
+    root, out = tmp_path / "store", tmp_path / "out"
+    make_dledger_store(root)
+    entry = tmp_path / f"out{suffix}"
+    make(entry)
+    before = tree_of(tmp_path)
+    refused = run("doctor", "convert", root, "--out", out)
+    assert refused.exit_code == 1 and len(refused.sentences) == 1
+    assert sentence in refused.stderr and refused.stderr.endswith(" and run the command again\n")
+    assert tree_of(tmp_path) == before
+    entry.rename(tmp_path / "elsewhere")
+    assert run("doctor", "convert", root, "--out", out).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "out", "store"]
+
+
+def test_origin_without_its_directory_is_signed_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was killed after it had signed leaves the origin alone."""
+    root, out = tmp_path / "store", tmp_path / "out"
+    make_dledger_store(root)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealDisk, "make_directory", die)
+        with pytest.raises(Killed):
+            convert_store(root, out, StoreSettings())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.converting.json", "store"]
+    assert convert_store(root, out, StoreSettings()).records == 60
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
+
+
+def tree_of(directory: Path) -> dict[str, tuple[int, bytes]]:
+    """Return kind and content of every entry; a pipe is not opened."""
+    return {
+        str(path.relative_to(directory)): (path.lstat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in directory.rglob("*")
+    }

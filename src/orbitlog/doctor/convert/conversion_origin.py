@@ -21,17 +21,21 @@ from orbitlog.storefiles.disk import Disk
 from orbitlog.storefiles.store_files import StoreFiles
 
 _SUFFIX = ".json"
+_TEMPORARY_SUFFIX = ".orbitlog-new"  # under this name the disk writes a file before it replaces another
 
 
 def begin_or_continue(disk: Disk, store: StoreFiles, work: Path) -> None:
     """Sign a new working directory; raise `StoreLayoutError` for one that is another's, or of another log.
 
-    Raise `StoreLinkError` if it is a link or has one.
+    Raise it also if an entry of another kind has a name that is needed, and `StoreLinkError` for a link.
     """
     for link in [work] if work.is_symlink() else find_links(work):
         raise StoreLinkError(f"{link} is a link to {link.readlink()}: remove {work} and run the command again")
+    if work.exists() and not work.is_dir():
+        raise StoreLayoutError(f"{work} is not a directory: remove or rename it and run the command again")
     wanted = {"store": str(store.root.resolve()), "log": log_identities(store)}
     if not work.exists() or not any(work.iterdir()):
+        _refuse_foreign_origin(_origin_file(work))
         disk.replace_file(_origin_file(work), json.dumps({**wanted, "mark": mark_of(wanted)}).encode())
         disk.make_directory(work)
         return
@@ -54,6 +58,18 @@ def forget_origin(disk: Disk, work: Path) -> None:
 
 def _origin_file(work: Path) -> Path:
     return work.with_name(work.name + _SUFFIX)
+
+
+def _refuse_foreign_origin(path: Path) -> None:
+    """Raise `StoreLayoutError` for an entry that no run of this user wrote, as it would be overwritten and removed."""
+    if not path.is_symlink() and path.exists() and _own_origin(path) is None:
+        raise StoreLayoutError(
+            f"{path} was not written by a conversion of this user on this machine: remove or rename it and run the"
+            " command again"
+        )
+    temporary = path.with_name(path.name + _TEMPORARY_SUFFIX)
+    if not temporary.is_symlink() and temporary.is_dir():
+        raise StoreLayoutError(f"{temporary} is a directory: remove or rename it and run the command again")
 
 
 def _own_origin(path: Path) -> dict[str, Any] | None:
