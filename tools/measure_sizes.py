@@ -1,11 +1,12 @@
-"""Measure what the core and each extra add to an installation, and write the table of docs/install.md.
+"""Measure what the core and each extra add to an installation, and write the tables of docs/install.md.
 
 Packages are downloaded once, at the versions of constraints.txt. Download is the size of their archives, unpacked that
 of the files in them. pip also compiles them: "with bytecode" adds what this Python writes below __pycache__. Each
 set is also installed from those archives into an empty environment, for the processor time of pip. Sizes of an extra
-include the core's.
+include the core's. A second table has the parts of each package of the core; debug information is what
+`strip` would remove from its extension modules.
 
-usage: measure_sizes.py [--keep DIRECTORY]
+usage: measure_sizes.py [--keep DIRECTORY] [--core]
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import marshal
 import os
 import re
 import resource
+import struct
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,24 @@ CORE_UNPACKED_MAX_MB = 35
 MB = 1_000_000
 _BYTECODE_HEADER_BYTES = 16
 _MARKS = ("<!-- sizes: make sizes -->\n", "<!-- end of sizes -->\n")
+_CORE_MARKS = ("<!-- core sizes: make sizes -->\n", "<!-- end of core sizes -->\n")
+# ELF for 64 bits, little-endian: offset of the section headers; their size, their number, and the one with the names.
+_ELF = struct.Struct("<40xQ10xHHH")
+_ELF_MAGIC = b"\x7fELF\x02\x01"
+_SECTION = struct.Struct("<I20xQQ24x")  # offset of the name, offset and size of the content
+
+
+class Parts(NamedTuple):
+    """What the files of one archive take."""
+
+    modules_bytes: int  # extension modules, without debug information
+    debug_bytes: int
+    other_bytes: int  # Python files and data
+    bytecode_bytes: int
+
+    @property
+    def unpacked_bytes(self) -> int:
+        return self.modules_bytes + self.debug_bytes + self.other_bytes
 
 
 class Size(NamedTuple):
@@ -50,24 +70,46 @@ def pip(*arguments: str, python: str = sys.executable) -> None:
     subprocess.run(command, cwd=ROOT, env={**os.environ, **constrained}, check=True)
 
 
-def download(directory: Path) -> Path:
-    """Fetch every package of every extra, and build the wheel of Orbitlog; return the wheel."""
+def download(directory: Path, extra: str) -> Path:
+    """Fetch every package of an extra, and build the wheel of Orbitlog; return the wheel."""
     pip("wheel", "--no-deps", "--wheel-dir", str(directory), ".")
-    pip("wheel", "--wheel-dir", str(directory), "--find-links", str(directory), "orbitlog[all] @ file://" + str(ROOT))
+    name = f"orbitlog[{extra}]" if extra else "orbitlog"
+    pip("wheel", "--wheel-dir", str(directory), "--find-links", str(directory), f"{name} @ file://{ROOT}")
     (wheel,) = directory.glob("orbitlog-*.whl")
     return wheel
 
 
-def unpacked_bytes(archive: Path) -> int:
-    with zipfile.ZipFile(archive) as wheel:
-        return sum(member.file_size for member in wheel.infolist())
-
-
-def bytecode_bytes(archive: Path) -> int:
-    """Return the size of the bytecode files of a wheel; modules that this Python cannot compile have none."""
+def parts_of(archive: Path) -> Parts:
+    """Return what the files of a wheel take; modules that this Python cannot compile have no bytecode."""
+    modules = debug = other = bytecode = 0
     with zipfile.ZipFile(archive) as wheel, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes of others
-        return sum(_bytecode_of(wheel.read(name)) for name in wheel.namelist() if name.endswith(".py"))
+        for member in wheel.infolist():
+            if re.search(r"\.so(\.\d+)*$", member.filename):
+                removable = debug_bytes(wheel.read(member))
+                modules += member.file_size - removable
+                debug += removable
+            else:
+                other += member.file_size
+            if member.filename.endswith(".py"):
+                bytecode += _bytecode_of(wheel.read(member))
+    return Parts(modules, debug, other, bytecode)
+
+
+def debug_bytes(module: bytes) -> int:
+    """Return the size of debug information and symbol table of an extension module; 0 if it is not ELF for 64 bits."""
+    if not module.startswith(_ELF_MAGIC):
+        return 0
+    table, size, count, names_index = _ELF.unpack_from(module)
+    sections = [_SECTION.unpack_from(module, table + index * size) for index in range(count)]
+    names = sections[names_index][1]
+    found = 0
+    for name_offset, _, length in sections:
+        begin = names + name_offset
+        name = module[begin : module.index(b"\0", begin)]
+        if name.startswith(b".debug_") or name in (b".symtab", b".strtab"):
+            found += length
+    return found
 
 
 def _bytecode_of(source: bytes) -> int:
@@ -108,17 +150,16 @@ def _children_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def measure(directory: Path) -> dict[str, Size]:
-    wheel = download(directory)
-    unpacked, bytecode = functools.cache(unpacked_bytes), functools.cache(bytecode_bytes)
+def measure(wheel: Path, directory: Path) -> dict[str, Size]:
+    measured = functools.cache(parts_of)
     sizes = {}
     for extra in SETS:
         archives = archives_of(wheel, extra, directory)
         sizes[extra] = Size(
             len(archives),
             sum(archive.stat().st_size for archive in archives),
-            sum(map(unpacked, archives)),
-            sum(map(bytecode, archives)),
+            sum(measured(archive).unpacked_bytes for archive in archives),
+            sum(measured(archive).bytecode_bytes for archive in archives),
             install_seconds(wheel, extra, directory),
         )
         print(f"{extra or 'core'}: {sizes[extra]}", flush=True)
@@ -136,9 +177,26 @@ def table(sizes: dict[str, Size]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def write_page(text: str) -> None:
+def core_table(core: dict[str, Parts]) -> str:
+    """Return the table of the packages of the core, largest first, and their sum."""
+    head = ["package", "Python and data", "extension modules", "their debug information", "bytecode", "together"]
+    rows = [head, ["---", *(["---:"] * (len(head) - 1))]]
+    largest_first = sorted(core.items(), key=lambda item: -item[1].unpacked_bytes - item[1].bytecode_bytes)
+    total = Parts(*(sum(column) for column in zip(*core.values(), strict=True)))
+    for name, parts in [*((f"`{name}`", parts) for name, parts in largest_first), ("all", total)]:
+        counts = (parts.other_bytes, parts.modules_bytes, parts.debug_bytes, parts.bytecode_bytes, sum(parts))
+        rows.append([name, *(f"{count / MB:.1f} MB" for count in counts)])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def measure_core(wheel: Path, directory: Path) -> dict[str, Parts]:
+    archives = archives_of(wheel, "", directory)
+    return {archive.name.partition("-")[0].replace("_", "-"): parts_of(archive) for archive in archives}
+
+
+def write_page(text: str, marks: tuple[str, str]) -> None:
     page = PAGE.read_text()
-    pattern = re.compile("(?<=" + re.escape(_MARKS[0]) + ").*?(?=" + re.escape(_MARKS[1]) + ")", re.DOTALL)
+    pattern = re.compile("(?<=" + re.escape(marks[0]) + ").*?(?=" + re.escape(marks[1]) + ")", re.DOTALL)
     assert pattern.search(page), f"{PAGE} has no marks for the table"
     PAGE.write_text(pattern.sub(lambda _: text, page))
 
@@ -146,13 +204,17 @@ def write_page(text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--keep", type=Path, help="keep the archives in this directory")
+    parser.add_argument("--core", action="store_true", help="measure the core alone, in a minute")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        directory = options.keep or Path(scratch)
+        directory = (options.keep or Path(scratch)).resolve()
         directory.mkdir(parents=True, exist_ok=True)
-        sizes = measure(directory.resolve())
-    write_page(table(sizes))
-    core_mb = sizes[""].unpacked_bytes / MB
+        wheel = download(directory, "" if options.core else "all")
+        core = measure_core(wheel, directory)
+        write_page(core_table(core), _CORE_MARKS)
+        if not options.core:
+            write_page(table(measure(wheel, directory)), _MARKS)
+    core_mb = sum(parts.unpacked_bytes for parts in core.values()) / MB
     if core_mb > CORE_UNPACKED_MAX_MB:
         print(f"the core is {core_mb:.0f} MB unpacked, at most {CORE_UNPACKED_MAX_MB} are allowed", file=sys.stderr)
         return 1
