@@ -8,12 +8,14 @@ import orjson
 import pytest
 
 import orbitlog
-from orbitlog.errors import LimitExceeded, WireError
+from orbitlog.errors import LimitExceeded, OrbitlogError, RemotingError, WireError
 from orbitlog.pipeline.sources.broker_stores import OptionError
 from orbitlog.pipeline.sources.read_plan import ClusterShape, QueueRange, plan_tasks
+from orbitlog.remoting.client import RemotingClient
 from orbitlog.replication.group.etcd_gateway import EtcdGateway
 from orbitlog.wire.bodies.body_json import decode_body, read_body
 from orbitlog.wire.bodies.route_bodies import ROUTE_BROKERS_MAX, ROUTE_QUEUES_MAX, TopicRoute
+from orbitlog.wire.command import Command
 from tests.support.hostile_server import hostile_server
 from tests.support.work_counters import peak_bytes_of, steps_of
 
@@ -49,6 +51,51 @@ def test_huge_route_is_refused_without_an_object_for_each_entry(body: bytes) -> 
                 await mq.send("T", b"x", timeout=3)
 
     assert peak_bytes_of(lambda: asyncio.run(send())) < 32 * 1024 * 1024 + 8 * len(body)
+
+
+ADDRESSES = (
+    *("a..b:1", ".:1", f"{'a' * 64}.b:1", f"{'a' * 1_000_000}:1", "\ufeff:1", "a\0b:1", "a\r\nb:1", ":1", "h:65536"),
+    f"h:{'1' * 5_000}",  # more digits than Python converts
+)
+
+
+@pytest.mark.parametrize("address", ADDRESSES, ids=[ascii(address[:8]) for address in ADDRESSES])
+def test_address_that_no_resolver_takes_is_a_failed_connection(address: str) -> None:
+    """Resolvers raise `UnicodeError` and `ValueError` for some of them, which no caller expects."""
+    data = orjson.loads(route())
+    data["brokerDatas"][0]["brokerAddrs"]["0"] = address
+
+    async def send() -> None:
+        async with (
+            hostile_server(lambda code: (0, {}, orjson.dumps(data) if code == ROUTE else b"{}")) as server,
+            orbitlog.connect(server) as mq,
+        ):
+            with pytest.raises(OrbitlogError, match="is not an address") as raised:
+                await mq.send("T", b"x", timeout=3)
+            assert len(str(raised.value)) < 2_000
+
+    asyncio.run(send())
+
+
+def test_addresses_of_lost_and_failed_connections_are_forgotten() -> None:
+    """A name server may state new ones without end."""
+
+    async def run() -> None:
+        client = RemotingClient()
+        for number in range(200):
+            with pytest.raises(RemotingError):
+                await client.connect(f"a..{number}:1")
+        async with hostile_server(lambda _: (0, {}, b"")) as server:
+            await client.invoke(server, Command(28))
+            assert list(client._connections) == [server]
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            if not client._connections:
+                break
+        assert not client._connections
+        await client.close()
+
+    asyncio.run(run())
 
 
 def test_integer_keys_of_old_servers_are_read_at_any_length_without_work() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from orbitlog.errors import ConnectFailed, RemotingError, RequestTimeout
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 3.0
 SILENT_SECONDS = 10.0
+_ADDRESS_LENGTH_MAX = 300  # a host name has at most 253 characters
+_LABEL_LENGTH_MAX = 63
 
 
 def _refuse_requests(_: Connection, request: Command) -> Answer:
@@ -82,7 +85,7 @@ class RemotingClient:
             return task.result()
         if task is None or task.done():
             task = asyncio.get_running_loop().create_task(self._open(address))
-            task.add_done_callback(_retrieve_exception)
+            task.add_done_callback(partial(self._opened, address))
             self._connections[address] = task
         # `wait` does not cancel the task: other callers may be waiting for the same connection.
         done, _ = await asyncio.wait({task}, timeout=min(timeout, CONNECT_SECONDS))
@@ -96,6 +99,18 @@ class RemotingClient:
         """Return the connection to `address` if it is open."""
         task = self._connections.get(address)
         return task.result() if task is not None and task.done() and _is_usable(task) else None
+
+    def _opened(self, address: str, task: asyncio.Task[Connection]) -> None:
+        """Forget a connection that failed, or that ends later: name servers may state any number of addresses."""
+        # The exception is retrieved here: without waiting callers asyncio would log it as never retrieved.
+        if task.cancelled() or task.exception() is not None:
+            self._forget(address, task)
+        else:
+            task.result().on_close(lambda _: self._forget(address, task))
+
+    def _forget(self, address: str, task: asyncio.Task[Connection]) -> None:
+        if self._connections.get(address) is task:
+            del self._connections[address]
 
     async def close(self) -> None:
         """Close every connection; callers that wait for a response get `ConnectionLost`."""
@@ -137,19 +152,31 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno)
 
 
-def _retrieve_exception(task: asyncio.Task[Connection]) -> None:
-    """Retrieve the exception of a task without waiting callers: asyncio would log it as never retrieved."""
-    if not task.cancelled():
-        task.exception()
-
-
 def _is_usable(task: asyncio.Task[Connection]) -> bool:
     return not task.cancelled() and task.exception() is None and not task.result().is_closed
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split `host:port` or `[v6]:port`; raise `ConnectFailed` for anything else."""
+    """Split `host:port` or `[v6]:port`; raise `ConnectFailed` for anything else.
+
+    Name servers and brokers state addresses, so a host that no resolver can encode is refused here: they raise
+    `UnicodeError` for an empty or overlong label, and for half a surrogate pair.
+    """
+    if len(address) > _ADDRESS_LENGTH_MAX:
+        raise ConnectFailed(f"{address[:_ADDRESS_LENGTH_MAX]!r}... is not an address: it has {len(address)} characters")
     host, _, port = address.rpartition(":")
-    if not (host and port.isascii() and port.isdigit() and int(port) <= 65535):
+    if not (_is_encodable(host) and port.isascii() and port.isdigit() and int(port) <= 65535):
         raise ConnectFailed(f"{address!r} is not an address of the form host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _is_encodable(host: str) -> bool:
+    """Return whether a resolver can encode the name of a host, which may end with a dot."""
+    if host.isascii():
+        labels = host.removesuffix(".").split(".")
+        return host.isprintable() and all(0 < len(label) <= _LABEL_LENGTH_MAX for label in labels)
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return host.isprintable()

@@ -195,8 +195,14 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_waiting_for_peer(self) -> bool:
-        """Return whether silence is the peer's: not while this end does not read because it is busy."""
-        return not self._backpressure.is_reading_paused or self._backpressure.is_writing_paused
+        """Return whether silence is the peer's: not while this end has its requests in work, or does not read."""
+        if self._backpressure.is_writing_paused:
+            return True
+        return not (self._backpressure.is_reading_paused or self.memory.working_bytes or self.incoming.backlog)
+
+    def note_busy(self, now: float) -> None:
+        """Count silence of the peer from `now` on: it waits for responses."""
+        self.active_at = now
 
     @property
     def has_sent_a_frame(self) -> bool:

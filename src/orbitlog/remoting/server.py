@@ -117,8 +117,9 @@ class RemotingServer:
         idle_seconds = self.limits.idle_seconds
         first_seconds = self.limits.first_frame_seconds
         for connection in list(self.connections):
-            idle = connection.idle_seconds(now)
-            if idle > idle_seconds and connection.is_waiting_for_peer:
+            if not connection.is_waiting_for_peer:
+                connection.note_busy(now)
+            if connection.idle_seconds(now) > idle_seconds:
                 log.info("closing %s: idle for %g s", connection.peer, idle_seconds)
                 connection.abort()
             elif not connection.has_sent_a_frame and connection.age_seconds(now) > first_seconds:

@@ -446,6 +446,29 @@ def test_idle_connections_are_closed_and_active_ones_are_not() -> None:
     run(test())
 
 
+def test_connection_that_waits_for_a_response_is_not_idle() -> None:
+    """Silence counts from the response on: 5,000 changes of topics, sent at once, took longer than the idle time."""
+
+    async def test() -> None:
+        ready = asyncio.Event()
+
+        async def answer(_: Connection, command: Command) -> Command:
+            await ready.wait()
+            return response_to(command, 0)
+
+        limits = RemotingLimits(idle_seconds=0.1)
+        async with serving(answer, limits) as server, raw_client(server) as waiting:
+            await waiting.send(request(1))
+            for _ in range(2):
+                async with raw_client(server) as silent:
+                    assert await silent.is_closed()
+            ready.set()
+            assert [answer.opaque for answer in await waiting.answers(1)] == [1]
+            assert await waiting.is_closed()
+
+    run(test())
+
+
 def test_connections_past_the_limit_are_closed_at_once() -> None:
     async def test() -> None:
         async with serving(echo, RemotingLimits(connections=2)) as server:
