@@ -14,9 +14,13 @@ import pytest
 import uvloop
 
 from orbitlog.errors import OrbitlogError
+from orbitlog.formats.derived.epoch_file import EpochEntry
 from orbitlog.formats.records.message import encode_message, make_message
+from orbitlog.replication.group.master_term import Follower, MasterTerm
 from orbitlog.replication.group.member_driver import DriverEvents, DriverLimits, MemberDriver
-from orbitlog.replication.master_connection import TRANSFERS_PER_READ_MAX, MasterConnection, MasterLimits
+from orbitlog.replication.group.member_links import Frame, MemberLink
+from orbitlog.replication.log_transport import TRANSFERS_PER_READ_MAX
+from orbitlog.replication.master_connection import MasterConnection, MasterLimits
 from orbitlog.replication.slave_connection import SlaveConnection, SlaveEvents, SlaveLimits
 from orbitlog.settings.limits import HA_CONNECTIONS
 from orbitlog.settings.store_settings import StoreGeometry
@@ -24,7 +28,17 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.ha_frames import TRANSFER_BODY_BYTES_MAX, TransferDecoder, encode_report, encode_transfer_head
-from orbitlog.wire.replication.epoch_frames import Handshake, encode_handshake
+from orbitlog.wire.replication.epoch_frames import (
+    BODY_BYTES_MAX,
+    EpochReport,
+    Handshake,
+    HandshakeAnswer,
+    TransferHead,
+    encode_epoch_report,
+    encode_epoch_transfer_head,
+    encode_handshake,
+    encode_handshake_answer,
+)
 from tests.support.broker_desk import Desk, desk_at, until
 
 LIMITS = MasterLimits(heartbeat_s=5, silence_s=20)
@@ -266,3 +280,65 @@ def test_silent_connections_to_a_group_member_do_not_keep_slaves_out() -> None:
         await asyncio.sleep(0.05)
 
     asyncio.run(run())
+
+
+class _Frames:
+    """Events of a link: the frames that reach the member of a group."""
+
+    def __init__(self) -> None:
+        self.taken: list[Frame] = []
+        self.lost: list[str] = []
+
+    def link_opened(self, _: MemberLink) -> None: ...
+    def frames_done(self, _: MemberLink) -> None: ...
+    def frame_received(self, _: MemberLink, frame: Frame) -> None:
+        self.taken.append(frame)
+
+    def link_lost(self, _: MemberLink, reason: str) -> None:
+        self.lost.append(reason)
+
+
+def link_of(number: int, events: _Frames) -> MemberLink:
+    link = MemberLink(number, events, BODY_BYTES_MAX)
+    link.connection_made(_Transport())
+    return link
+
+
+def test_reports_of_one_read_are_one_update_of_a_group() -> None:
+    async def run() -> None:
+        events = _Frames()
+        link = link_of(1, events)
+        link.data_received(encode_handshake(Handshake(2)) + encode_epoch_report(0) + encode_epoch_report(5) * 20_000)
+        assert events.taken == [Handshake(2), EpochReport(0), EpochReport(5)]
+        link.data_received(b"".join(encode_epoch_report(end) for end in range(6, 20_000)))
+        assert events.taken[3:] == [EpochReport(19_999)]
+        link.data_received(encode_epoch_report(20_000) + encode_epoch_report(-1))
+        assert events.lost and not events.taken[4:]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("body", [b"", b"x"], ids=["heartbeats", "single bytes"])
+def test_master_of_a_group_with_endless_transfers_is_left(body: bytes) -> None:
+    async def run() -> None:
+        events = _Frames()
+        link = link_of(-1, events)
+        link.data_received(encode_handshake_answer(HandshakeAnswer(0, 1, (EpochEntry(1, 0),))))
+        heads = (TransferHead(len(body), end, 1, 0, 0) for end in range(TRANSFERS_PER_READ_MAX + 1))
+        link.data_received(b"".join(encode_epoch_transfer_head(head) + body for head in heads))
+        assert len(events.taken) == 1 + TRANSFERS_PER_READ_MAX
+        assert [reason.partition(":")[0] for reason in events.lost] == ["HA transfer"]
+
+    asyncio.run(run())
+
+
+def test_slaves_with_ever_new_ids_are_not_remembered() -> None:
+    """A slave states its id itself, in the handshake and in the request that reports its tables."""
+    term = MasterTerm(1, 7, 0, frozenset((1, 2)), 0.0, tables_number=1)
+    for member_id in range(2, 5_000):
+        term.add(Follower(member_id, member_id, 0, 0.0))
+        term.tables_reported(member_id, 1, 0.0)
+        term.remove(member_id, 1.0)
+    remembered = (term._absent_s, term._tables_of, term._tables_lag_s)
+    assert all(2 in values and len(values) < 1_100 for values in remembered), "2 is in the in-sync set"
+    assert term.has_tables(4_999, 1) and not term.has_tables(3, 1)

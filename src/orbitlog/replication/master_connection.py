@@ -15,12 +15,10 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, cast
 
 from orbitlog.errors import ReplicaMismatch, StoreError, WireError
+from orbitlog.replication.log_transport import TRANSFERS_PER_READ_MAX
 from orbitlog.wire.ha_frames import Transfer, TransferDecoder, encode_report
 
 log = logging.getLogger(__name__)
-
-TRANSFERS_PER_READ_MAX = 4096
-"""A read has at most 256 KiB, and a transfer at least one message, or it is one of few heartbeats."""
 
 
 class ReplicaStore(Protocol):

@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 # A member that lacks bytes freezes the confirm offset, which copies of tables wait for. It is removed first.
 _TABLE_PATIENCES = 3
 # Ends of appends that wait for confirmation. Beyond it neighbours are merged, and confirmed together.
 _BOUNDARIES_MAX = 65536
+# Members outside of the in-sync set that are remembered: slaves state their ids themselves.
+_REMEMBERED_MAX = 1024
+
+Value = TypeVar("Value", int, float)
 
 
 @dataclass(slots=True)
@@ -66,7 +71,7 @@ class MasterTerm:
         follower = self.followers.pop(connection, None)
         if follower is not None:
             del self.by_member[follower.member_id]
-            self._absent_s[follower.member_id] = now_s
+            self._remember(self._absent_s, follower.member_id, now_s)
 
     # Confirmation
 
@@ -112,8 +117,15 @@ class MasterTerm:
     def tables_reported(self, member_id: int, number: int, now_s: float) -> None:
         """Note that a member has saved the tables of this master as they were at a change, or later."""
         if self._tables_of.get(member_id, 0) < number <= self.tables_number:
-            self._tables_of[member_id] = number
-            self._tables_lag_s[member_id] = now_s
+            self._remember(self._tables_of, member_id, number)
+            self._remember(self._tables_lag_s, member_id, now_s)
+
+    def _remember(self, values: dict[int, Value], member_id: int, value: Value) -> None:
+        """Set a value; forget that of the member outside of the in-sync set that was set longest ago."""
+        values.pop(member_id, None)
+        values[member_id] = value
+        if len(values) > _REMEMBERED_MAX + len(self.recorded):
+            del values[next(member for member in values if member not in self.recorded)]
 
     def has_tables(self, member_id: int, number: int) -> bool:
         """Return whether a member has the tables as they were at a change, or later."""

@@ -6,11 +6,11 @@ A link passes frames to the member's driver and writes what it is given. It know
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from orbitlog.errors import StoreError, WireError
-from orbitlog.replication.log_transport import TURN_BYTES, open_transport
+from orbitlog.replication.log_transport import TRANSFERS_PER_READ_MAX, TURN_BYTES, open_transport
 from orbitlog.wire.replication.epoch_frames import (
     EpochReport,
     EpochTransfer,
@@ -51,6 +51,7 @@ class MemberLink(asyncio.Protocol):
         self.read_s = self.written_s = self._loop.time()
         self.is_paused = False
         self.has_sent_a_frame = False
+        self._has_reported = False
         self.peer = ""
         self.stated_confirm = -1
         """Confirm offset that was sent last."""
@@ -82,7 +83,7 @@ class MemberLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.read_s = self._loop.time()
         try:
-            for frame in self._decoder.receive_data(data):
+            for frame in self._counted_frames(data):
                 if self._is_closed:
                     return
                 self.has_sent_a_frame = True
@@ -91,6 +92,25 @@ class MemberLink(asyncio.Protocol):
             self.fail(str(error))
             return
         self._events.frames_done(self)
+
+    def _counted_frames(self, data: bytes) -> Iterator[Frame]:
+        """Yield the frames that a read completes; raise `WireError` if there are too many of a master.
+
+        Of reports only the first one of the connection, which states where to start, and the last one of the read
+        count: a read can have thousands, and each would be an update of the confirm offset.
+        """
+        report = None
+        for count, frame in enumerate(self._decoder.receive_data(data)):
+            if isinstance(frame, EpochReport):
+                if self._has_reported:
+                    report = frame
+                    continue
+                self._has_reported = True
+            elif count >= TRANSFERS_PER_READ_MAX:
+                raise WireError(f"HA transfer: more than {TRANSFERS_PER_READ_MAX} in {len(data)} bytes")
+            yield frame
+        if report is not None:
+            yield report
 
     # Called by the driver
 
