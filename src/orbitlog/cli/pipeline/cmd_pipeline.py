@@ -31,6 +31,10 @@ JOBS: dict[str, LazyCommand] = {
         "orbitlog.cli.pipeline.pipeline_export",
         "Export a topic as a table partitioned by day, each message exactly once.",
     ),
+    "compact": LazyCommand(
+        "orbitlog.cli.pipeline.pipeline_compact",
+        "Merge the small files of a table that export wrote, one commit for each day.",
+    ),
     "replay": LazyCommand(
         "orbitlog.cli.pipeline.pipeline_replay",
         "Send messages of a store or a table back into topics, each once.",

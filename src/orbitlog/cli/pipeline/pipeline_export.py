@@ -12,6 +12,7 @@ import click
 from orbitlog.cli.job_options import JobProgress, master_option, spark_session
 from orbitlog.cli.output.display_text import byte_count, byte_rate, counted
 from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.pipeline.lake_options import catalog_options, chosen_catalog, parse_location
 from orbitlog.cli.pipeline.pipeline_options import (
     chosen_cluster,
     cluster_options,
@@ -39,31 +40,14 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float |
     return float(match[1]) * _SECONDS[match[2]]
 
 
-def _location(_: click.Context, parameter: click.Parameter, text: str) -> Path | str:
-    """Return a local directory as a path; keep a URI as it is."""
-    if "://" in text:
-        return text
-    path = Path(text).absolute()
-    if path.is_file():
-        raise click.BadParameter(f"{text!r} is a file, not a directory", param=parameter)
-    return path
-
-
-def _properties(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    pairs = [text.partition("=") for text in given]
-    for text, (key, equals, _value) in zip(given, pairs, strict=True):
-        if not key or not equals:
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE", param=parameter)
-    return tuple((key, value) for key, _equals, value in pairs)
-
-
-def _check_catalog(table_format: str, table: str | None, properties: tuple[tuple[str, str], ...]) -> None:
-    if table is None and not properties:
-        return
-    if table_format != "iceberg":
+def _check_format(table_format: str, table: str | None, properties: tuple[tuple[str, str], ...]) -> None:
+    if table_format != "iceberg" and (table is not None or properties):
         raise click.UsageError("--catalog and --catalog-table are for --format iceberg")
-    if table is None or not properties or not table.rpartition(".")[0]:
-        raise click.UsageError("a catalog needs --catalog-table NAMESPACE.NAME and at least one --catalog KEY=VALUE")
+
+
+def _check_compaction(*, is_compacted: bool, is_followed: bool) -> None:
+    if is_compacted and not is_followed:
+        raise click.UsageError("--compact is for --follow; run `orbitlog pipeline compact` after an export")
 
 
 @click.command("export")
@@ -74,7 +58,7 @@ def _check_catalog(table_format: str, table: str | None, properties: tuple[tuple
     "target",
     required=True,
     metavar="DIRECTORY",
-    callback=_location,
+    callback=parse_location,
     help="Directory of the table, or its URI on an object store: s3://BUCKET/PATH.",
 )
 @click.option(
@@ -85,17 +69,7 @@ def _check_catalog(table_format: str, table: str | None, properties: tuple[tuple
     show_default=True,
     help="Table format: plain Parquet files, Delta or Iceberg.",
 )
-@click.option(
-    "--catalog-table", metavar="NAMESPACE.NAME", help="Table of an Iceberg catalog; its files are written to --to."
-)
-@click.option(
-    "--catalog",
-    "catalog_properties",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=_properties,
-    help="Property of that catalog, as of pyiceberg: type=sql, uri=sqlite:///catalog.db; repeatable.",
-)
+@catalog_options
 @click.option(
     "--json-schema", metavar="COLUMNS", help="Split JSON bodies into columns: `id bigint, price double, note string`."
 )
@@ -113,6 +87,19 @@ def _check_catalog(table_format: str, table: str | None, properties: tuple[tuple
     default="10s",
     show_default=True,
     help=f"Poll interval of --follow; with {_NOW} the query ends when all current messages are exported.",
+)
+@click.option(
+    "--compact",
+    "is_compacted",
+    is_flag=True,
+    help="With --follow: merge the small files of a day between two batches, once there are --compact-files.",
+)
+@click.option(
+    "--compact-files",
+    type=click.IntRange(min=2),
+    default=100,
+    show_default=True,
+    help="Number of small files of a day at which --compact merges them.",
 )
 @click.option(
     "--batch-messages",
@@ -138,6 +125,8 @@ def command(
     starting: str,
     follow: bool,
     trigger_s: float | None,
+    is_compacted: bool,
+    compact_files: int,
     batch_messages: int,
     ignore_loss: bool,
     master: str,
@@ -157,10 +146,10 @@ def command(
     cluster = chosen_cluster(address, context_name, uses_tls=uses_tls)
     if (cluster is None) != bool(stores):
         raise click.UsageError("give the directories of stores, or a cluster with --name-server, but not both")
-    _check_catalog(table_format, catalog_table, catalog_properties)
+    _check_format(table_format, catalog_table, catalog_properties)
+    _check_compaction(is_compacted=is_compacted, is_followed=follow)
     from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
     from orbitlog.pipeline.export.export_stream import ExportQuery
-    from orbitlog.pipeline.export.iceberg_export import IcebergCatalog
     from orbitlog.pipeline.runtime.spark_runner import runner
     from orbitlog.pipeline.sources.json_columns import parse_json_columns
 
@@ -174,7 +163,7 @@ def command(
         batch_messages=batch_messages,
         fail_on_data_loss=not ignore_loss,
         cluster=cluster,
-        catalog=None if catalog_table is None else IcebergCatalog(catalog_table, catalog_properties),
+        catalog=chosen_catalog(catalog_table, catalog_properties),
     )
     messages = 0
 
@@ -186,7 +175,11 @@ def command(
     with spark_session(master, "export", only_tasks=not follow) as spark:
         if follow:
             query = ExportQuery(
-                spark, request, on_batch=on_batch, on_restart=lambda sentence: click.echo(sentence, err=True)
+                spark,
+                request,
+                on_batch=on_batch,
+                on_restart=lambda sentence: click.echo(sentence, err=True),
+                compact_files=compact_files if is_compacted else None,
             )
             query.run(stop_event(), trigger_s=trigger_s)
         else:

@@ -78,8 +78,13 @@ class DeltaExport:
         return DeltaTable(self._target)
 
     def _table(self) -> DeltaTable | None:
-        try:
-            from deltalake import DeltaTable
-        except ImportError as error:
-            raise ExportError("Delta tables need the package deltalake: pip install 'orbitlog[lake]'") from error
-        return DeltaTable(self._target) if DeltaTable.is_deltatable(self._target) else None
+        return open_delta(self._target)
+
+
+def open_delta(target: str) -> DeltaTable | None:
+    """Return the current version of a Delta table, or None."""
+    try:
+        from deltalake import DeltaTable
+    except ImportError as error:
+        raise ExportError("Delta tables need the package deltalake: pip install 'orbitlog[lake]'") from error
+    return DeltaTable(target) if DeltaTable.is_deltatable(target) else None

@@ -45,6 +45,7 @@ _CODES: Mapping[str, Callable[[Rows, QueueRange], pa.Array]] = {
     "bornHost": lambda rows, _: rows.host_codes("born_host_raw"),
     "storeHost": lambda rows, _: rows.host_codes("store_host_raw"),
 }
+CODE_COLUMNS = list(_CODES)
 _CODE_TYPE = pa.dictionary(pa.int32(), pa.string())
 # Property names repeat in every row: dictionary encoding makes writing them a third faster.
 _DICTIONARIES = [*_CODES, "tags", "properties.key_value.key"]
@@ -54,7 +55,7 @@ _DIFFERENCES = {
 }
 _STATISTICS = ["queueId", *_DIFFERENCES]
 _OPEN_FILES_MAX = 32
-_ROW_GROUP_BYTES = 32 * 1024 * 1024
+ROW_GROUP_BYTES = 32 * 1024 * 1024
 _COMPRESSION = "zstd"  # at Arrow's own level, the first
 # Incompressible bodies (random, encrypted or already compressed) shrink little, and compressing them takes half of the
 # time of a file of 1 KB bodies. Snappy gives up early on such data.
@@ -189,7 +190,7 @@ class _DayFile:
         self._pending.append(batch)
         self._pending_bytes += batch.nbytes
         self._rows += batch.num_rows
-        if self._pending_bytes >= _ROW_GROUP_BYTES:
+        if self._pending_bytes >= ROW_GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -197,7 +198,7 @@ class _DayFile:
             # With more than one dictionary in a row group, the writer falls back to plain encoding.
             table = pa.Table.from_batches(self._pending, self._schema).unify_dictionaries()
             if self._writer is None:
-                self._writer = _open_writer(self._files, self._attempt, self._schema, table.column("body"))
+                self._writer = open_parquet_writer(self._files, self._attempt, self._schema, table.column("body"))
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
             self._pending, self._pending_bytes = [], 0
             if self._files.is_local:
@@ -215,17 +216,24 @@ class _DayFile:
         self._flush()
         assert self._writer is not None, "a file is opened with its first rows"
         self._writer.close()
-        if self._files.is_local:
-            attempt = Path(self._files.path(self._attempt))
-            # Synced before the rename: a power cut must not leave the name with incomplete data.
-            with attempt.open("rb+") as file:
-                os.fsync(file.fileno())
-            attempt.replace(self._files.path(self._staged))
-        info = self._files.filesystem.get_file_info(self._files.path(self._staged))
-        return {"path": self._relative, "day": self._day, "rows": self._rows, "size_bytes": info.size}
+        size_bytes = finish_file(self._files, self._attempt, self._staged)
+        return {"path": self._relative, "day": self._day, "rows": self._rows, "size_bytes": size_bytes}
 
 
-def _open_writer(files: LocationFiles, name: str, schema: pa.Schema, bodies: pa.ChunkedArray) -> pq.ParquetWriter:
+def finish_file(files: LocationFiles, attempt: str, name: str) -> int:
+    """Sync a file and rename it from the name of its attempt; return its size."""
+    if files.is_local:
+        path = Path(files.path(attempt))
+        # Synced before the rename: a power cut must not leave the name with incomplete data.
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+        path.replace(files.path(name))
+    return int(files.filesystem.get_file_info(files.path(name)).size)
+
+
+def open_parquet_writer(
+    files: LocationFiles, name: str, schema: pa.Schema, bodies: pa.ChunkedArray
+) -> pq.ParquetWriter:
     """Open a file with compression chosen by its first bodies; the same rows always produce the same file."""
     return pq.ParquetWriter(
         files.path(name),

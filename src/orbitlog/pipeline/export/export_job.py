@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 import orjson
 
 from orbitlog.jobs.local_runner import PhaseProgress, Runner, TaskReport, phase_of
+from orbitlog.pipeline.export.compaction_locks import WRITER_LOCK, table_lock
 from orbitlog.pipeline.export.export_files import ExportTask, export_schema, write_task
 from orbitlog.pipeline.export.export_plan import ExportBatch, ExportError, ExportState, plan_batch
 from orbitlog.pipeline.export.iceberg_export import IcebergCatalog, IcebergExport
@@ -156,14 +158,22 @@ def export_topic(
     state = ExportState(request.target)
     state.begin(request.identity)
     table = open_table(request)
-    while True:
-        done = table.committed()
-        batch = state.load(done + 1)
-        if batch is None:
-            batch = next_batch(state, request, options, done)
-        if batch is None:
-            return
-        yield _write_batch(run, request, table, batch, progress)
+    with writer_lock(request):
+        while True:
+            done = table.committed()
+            batch = state.load(done + 1)
+            if batch is None:
+                batch = next_batch(state, request, options, done)
+            if batch is None:
+                return
+            yield _write_batch(run, request, table, batch, progress)
+
+
+def writer_lock(request: ExportRequest) -> AbstractContextManager[None]:
+    """Keep compactions by other processes away from a plain Parquet table; the other formats detect them."""
+    if request.table_format != "parquet":
+        return nullcontext()
+    return table_lock(request.target, WRITER_LOCK, is_required=False)
 
 
 def next_batch(

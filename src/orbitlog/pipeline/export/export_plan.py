@@ -50,6 +50,12 @@ class ExportBatch:
         return orjson.dumps({"from": nested(self.start), "to": nested(self.end)}).decode()
 
 
+def read_identity(target: Path | str) -> dict[str, Any] | None:
+    """Return the settings of the export in a directory, None if it contains none."""
+    written = LocationFiles(target).read(_IDENTITY)
+    return None if written is None else dict(orjson.loads(written))
+
+
 def plan_batch(number: int, start: Offsets, end: Offsets, ranges: Sequence[QueueRange]) -> ExportBatch:
     return ExportBatch(number, start, end, tuple(plan_tasks(ranges)))
 

@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING
 import orjson
 
 from orbitlog.errors import OrbitlogError
-from orbitlog.pipeline.export.export_job import ExportedBatch, ExportRequest, commit_batch, open_table
+from orbitlog.pipeline.export.export_job import ExportedBatch, ExportRequest, commit_batch, open_table, writer_lock
 from orbitlog.pipeline.export.export_plan import STATE_DIRECTORY, ExportState
+from orbitlog.pipeline.export.followed_compaction import FollowedCompaction
 from orbitlog.pipeline.runtime.location_files import is_remote
 from orbitlog.pipeline.runtime.query_shutdown import stop_query
 from orbitlog.pipeline.runtime.spark_errors import failure_line, is_orbitlog_failure
-from orbitlog.pipeline.runtime.spark_runner import JobFailed
+from orbitlog.pipeline.runtime.spark_runner import JobFailed, runner
 from orbitlog.pipeline.sources.broker_stores import TopicNotFound
 from orbitlog.pipeline.sources.subscribed_queues import open_subscribed_queues
 
@@ -70,7 +71,8 @@ def await_topic(
 class ExportQuery:
     """Exports one topic into one table; calls `on_batch` after each commit and `on_restart` before each restart.
 
-    `on_restart` also reports a topic that does not exist yet.
+    `on_restart` also reports a topic that does not exist yet, and compactions. With `compact_files` the small files of
+    a day are merged when it has that many.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class ExportQuery:
         *,
         on_batch: Callable[[ExportedBatch], None] | None = None,
         on_restart: Callable[[str], None] | None = None,
+        compact_files: int | None = None,
     ) -> None:
         from orbitlog.pipeline.export.export_source import ExportSource
 
@@ -93,6 +96,9 @@ class ExportQuery:
         self._queries = self._batches = 0
         self._failure: OrbitlogError | None = None
         self._local_checkpoint: Path | None = None
+        self._compaction: FollowedCompaction | None = None
+        if compact_files is not None:
+            self._compaction = FollowedCompaction(runner(spark), request, compact_files, self._on_restart)
         spark.dataSource.register(ExportSource)
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", _BATCHES_KEPT)
 
@@ -108,6 +114,11 @@ class ExportQuery:
         self._request.source_options()  # raises for invalid options before a query runs
         if trigger_s is not None and open_table(self._request).committed() < 0:
             self._request = await_topic(self._request, stop, min(trigger_s, _TOPIC_PAUSE_S_MAX), self._on_restart)
+        with writer_lock(self._request):
+            self._run_queries(stop, trigger_s)
+
+    def _run_queries(self, stop: threading.Event, trigger_s: float | None) -> None:
+        """Run a query, and restart it if Spark ends it."""
         failures = 0
         while True:
             batches = self._batches
@@ -181,3 +192,5 @@ class ExportQuery:
                 raise
             self._batches += 1
             self._on_batch(done)
+            if self._compaction is not None:
+                self._compaction.after_batch(file["day"] for report in reports for file in report["files"])

@@ -29,6 +29,11 @@ _NUMBER = "orbitlog.batch"
 _RANGE = "orbitlog.range"
 _VERSION = re.compile(r"v([0-9]+)\.metadata\.json")
 _NAME = ("orbitlog", "export")
+COMMITS_MAX = 20
+
+
+class VersionTaken(ExportError):
+    """Another process has created the version that a commit would create."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +58,22 @@ class IcebergExport:
         self._catalog = catalog
 
     def committed(self) -> int:
-        table = self._table()
-        if table is None:
-            return -1
-        number = table.properties.get(_NUMBER)
-        if number is not None:
-            return int(number)
-        # Tables of earlier versions have the number in their snapshots alone.
-        summaries = [snapshot.summary.additional_properties for snapshot in table.snapshots() if snapshot.summary]
-        return max((int(summary.get(_NUMBER, "-1")) for summary in summaries), default=-1)
+        return _last_batch(self.table())
 
     def commit(self, batch: ExportBatch, files: Sequence[dict[str, Any]]) -> None:
-        table = self._table() or self._create()
+        from pyiceberg.exceptions import CommitFailedException
+
+        for _ in range(COMMITS_MAX):
+            try:
+                table = self.table() or self._create()
+                if _last_batch(table) >= batch.number:
+                    break
+                return self._commit_to(table, batch, files)
+            except (VersionTaken, CommitFailedException):
+                continue  # by a compaction, or by another export, whose batch is then in the table
+        raise _other_writer(str(self._files), f"batch {batch.number} or a version of the table")
+
+    def _commit_to(self, table: Table, batch: ExportBatch, files: Sequence[dict[str, Any]]) -> None:
         paths = [f"{self._files.uri}/{file['path']}" for file in files]
         properties = {_NUMBER: str(batch.number), _RANGE: batch.range_id}
         # The property of the table outlives its snapshots, which other writers may expire.
@@ -77,7 +86,8 @@ class IcebergExport:
                     update.union_by_name(pa.schema(missing))
             transaction.add_files(paths, snapshot_properties=properties, check_duplicate_files=False)
 
-    def _table(self) -> Table | None:
+    def table(self) -> Table | None:
+        """Return the current version of the table, or None."""
         if self._catalog is None:
             location = latest_metadata(self._files.uri)
             return None if location is None else _open_table(self._files, location)
@@ -114,6 +124,17 @@ class IcebergExport:
             schema, _by_day(schema), UNSORTED_SORT_ORDER, self._location, {"format-version": "2"}
         )
         return _open_table(self._files, _write_version(self._files, 1, metadata.model_dump_json().encode()))
+
+
+def _last_batch(table: Table | None) -> int:
+    if table is None:
+        return -1
+    number = table.properties.get(_NUMBER)
+    if number is not None:
+        return int(number)
+    # Tables of earlier versions have the number in their snapshots alone.
+    summaries = [snapshot.summary.additional_properties for snapshot in table.snapshots() if snapshot.summary]
+    return max((int(summary.get(_NUMBER, "-1")) for summary in summaries), default=-1)
 
 
 def _by_day(schema: Schema) -> PartitionSpec:
@@ -185,7 +206,7 @@ def _write_version(files: LocationFiles, version: int, data: bytes) -> str:
     if files.is_local:
         _link_version(Path(files.path(name)), data)
     elif files.exists(name):
-        raise _other_writer(str(files), version)
+        raise _other_writer(str(files), f"version {version}")
     else:
         files.write(name, data)
     files.write("metadata/version-hint.text", str(version).encode())
@@ -198,10 +219,10 @@ def _link_version(path: Path, data: bytes) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise _other_writer(str(path.parent.parent), int(path.name[1:].partition(".")[0])) from None
+        raise _other_writer(str(path.parent.parent), f"version {path.name[1:].partition('.')[0]}") from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _other_writer(target: str, version: int) -> ExportError:
-    return ExportError(f"another process is writing to {target}: version {version} already exists")
+def _other_writer(target: str, present: str) -> VersionTaken:
+    return VersionTaken(f"another process is writing to {target}: {present} already exists")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import pickle
 from base64 import b85encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,9 +32,7 @@ from orbitlog.pipeline.export.export_source import ExportSource, ExportStreamRea
 from orbitlog.pipeline.export.parquet_export import ParquetTable
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError
 from orbitlog.pipeline.sources.json_columns import parse_json_columns
-from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
 from tests.support.exported_rows import places, read_table
 from tests.support.source_runs import struct
@@ -45,39 +43,7 @@ DAY_MS = 86_400_000
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning")
 
 
-@pytest.fixture
-def clock() -> list[int]:
-    return [20_000 * DAY_MS]
-
-
-@pytest.fixture
-def writer(tmp_path: Path, clock: list[int]) -> Iterator[MessageStore]:
-    geometry = StoreGeometry(segment_bytes=8192, queue_file_bytes=400)
-    with MessageStore.open(tmp_path / "store", StoreConfig(geometry), lambda: clock[0]) as store:
-        yield store
-
-
 Send = Callable[..., None]
-
-
-@pytest.fixture
-def send(writer: MessageStore) -> Send:
-    def append(count: int, queue_id: int = 0, body: bytes = b"body") -> None:
-        for _ in range(count):
-            writer.append(make_message("T", body, queue_id=queue_id, properties={"TAGS": "x", "KEYS": "k"}))
-        writer.flush_log()
-        writer.dispatch_once()
-
-    return append
-
-
-@pytest.fixture
-def request_of(tmp_path: Path) -> Callable[..., ExportRequest]:
-    def make(table_format: str = "parquet", **more: Any) -> ExportRequest:
-        stores = (BrokerStore("b", str(tmp_path / "store")),)
-        return ExportRequest(stores, "T", tmp_path / table_format, table_format, **more)
-
-    return make
 
 
 def run(request: ExportRequest) -> list[int]:
@@ -206,7 +172,7 @@ def test_a_driver_that_dies_between_any_two_steps(
                 patch.setattr(export_job, "open_table", dying_table)
             with pytest.raises(Crash):
                 list(export_topic(dying_runner if step in ("planned", "written") else run_here, request))
-        send(1)  # the topic goes on meanwhile
+        send(1)  # more messages arrive meanwhile
     run(request)
     assert places(request.target, table_format) == [(0, number) for number in range(28)]
 
@@ -311,7 +277,9 @@ def test_a_stream_makes_the_planned_batch_again_until_it_is_in_the_table(
     end, rows = stream_batch(request)
     assert end["batch"] == 1
     send(5)
-    again, rows_again = stream_batch(request, until=True)  # died before the commit: the same range, whatever came since
+    again, rows_again = stream_batch(
+        request, until=True
+    )  # killed before the commit: the same range, whatever came since
     assert again == end
     assert (
         [json.loads(row["report"])["messages"] for row in rows_again]
@@ -321,11 +289,10 @@ def test_a_stream_makes_the_planned_batch_again_until_it_is_in_the_table(
     batch = state.load(rows[0]["batch"])
     assert batch is not None
     commit_batch(request, open_table(request), batch, [json.loads(row["report"]) for row in rows_again], 0.0)
-    end, _ = stream_batch(request)  # died behind the commit
+    end, _ = stream_batch(request)  # killed after the commit
     assert end["batch"] == 2
-    assert [found.messages for found in export_topic(run_here, request)] == [
-        15
-    ]  # and a run that follows nothing goes on
+    # A run without --follow continues with the next batch.
+    assert [found.messages for found in export_topic(run_here, request)] == [15]
     assert places(request.target, table_format) == [(0, number) for number in range(45)]
     assert stream_batch(request) == ({"batch": 2, "next": {"T": {"b": {"0": 45}}}}, [])
 
