@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import orjson
 import pytest
 
 import orbitlog
-from orbitlog.errors import LimitExceeded, OrbitlogError, RemotingError, WireError
+from orbitlog.client.connection.server_requests import CHECK_BYTES_MAX, CHECKS_MAX, ServerRequests
+from orbitlog.errors import BadRequest, LimitExceeded, OrbitlogError, RemotingError, WireError
 from orbitlog.pipeline.sources.broker_stores import OptionError
 from orbitlog.pipeline.sources.read_plan import ClusterShape, QueueRange, plan_tasks
 from orbitlog.remoting.client import RemotingClient
+from orbitlog.remoting.connection import NO_ANSWER
 from orbitlog.replication.group.etcd_gateway import EtcdGateway
 from orbitlog.wire.bodies.body_json import decode_body, read_body
 from orbitlog.wire.bodies.route_bodies import ROUTE_BROKERS_MAX, ROUTE_QUEUES_MAX, TopicRoute
@@ -96,6 +99,95 @@ def test_addresses_of_lost_and_failed_connections_are_forgotten() -> None:
         await client.close()
 
     asyncio.run(run())
+
+
+def test_queue_of_a_broker_without_an_address_is_left_out() -> None:
+    async def reset() -> None:
+        data = orjson.loads(route())
+        data["brokerDatas"] = []
+        async with (
+            hostile_server(lambda _: (0, {}, orjson.dumps(data))) as server,
+            orbitlog.connect(server) as mq,
+        ):
+            assert not await mq.admin.reset_offsets("g", "T", 0)
+
+    asyncio.run(reset())
+
+
+def test_malformed_route_does_not_end_the_search_for_a_new_master() -> None:
+    answers = [b"[]", b"\0", b'{"queueDatas":[1]}', route()]
+
+    async def run() -> None:
+        async with (
+            hostile_server(lambda _: (0, {}, answers.pop(0) if len(answers) > 1 else answers[0])) as server,
+            orbitlog.connect(server) as mq,
+        ):
+            mq._routes.suspect("T")
+            task = mq._routes._suspected["T"]
+            await asyncio.wait_for(task, 30)
+            assert mq._routes.known("T") is not None
+            answers[:] = [b"[]"]
+            assert (await mq._routes.freshest("T")).brokers, "the known route is used"
+            await mq._routes.refresh_all()
+
+    asyncio.run(run())
+
+
+def test_brokers_without_a_route_are_forgotten() -> None:
+    async def run() -> None:
+        number = 0
+
+        def answer(_: int) -> tuple[int, dict[str, str], bytes]:
+            nonlocal number
+            number += 1
+            names = [f"b{number}-{broker}" for broker in range(ROUTE_BROKERS_MAX // 4)]
+            data = [{"brokerName": name, "brokerAddrs": {"0": "127.0.0.1:1"}} for name in names]
+            return 0, {}, orjson.dumps({"brokerDatas": data, "queueDatas": []})
+
+        async with hostile_server(answer) as server, orbitlog.connect(server) as mq:
+            for _ in range(16):
+                await mq._routes.refresh("T")
+            assert len(mq._routes._addresses) <= ROUTE_BROKERS_MAX
+            assert len(mq._routes.all_addresses(masters_only=True)) == ROUTE_BROKERS_MAX // 4
+
+    asyncio.run(run())
+
+
+class _SlowChecks:
+    """Transactions whose checks take for ever."""
+
+    async def answer_check(self, _: object, request: Command) -> None:
+        if not request.ext_fields:
+            raise BadRequest("the custom field <tranStateTableOffset> is missing", field="tranStateTableOffset")
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("body_bytes", "count_max"), [(0, CHECKS_MAX), (1 << 20, CHECK_BYTES_MAX >> 20)])
+def test_transaction_checks_of_a_broker_are_bounded(body_bytes: int, count_max: int) -> None:
+    async def run() -> None:
+        requests = ServerRequests(cast(Any, None), "", cast(Any, _SlowChecks()), cast(Any, None))
+        body = bytes(body_bytes)
+        for _ in range(count_max + 100):
+            answer = requests(cast(Any, None), Command(39, ext_fields={"a": "b"}, body=body))
+            assert answer is NO_ANSWER
+        assert len(requests._checks) == count_max
+        await requests.stop()
+        await asyncio.sleep(0)
+        assert not requests._checks and not requests._check_bytes
+
+    asyncio.run(run())
+
+
+def test_malformed_transaction_checks_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        requests = ServerRequests(cast(Any, None), "", cast(Any, _SlowChecks()), cast(Any, None))
+        for _ in range(1_000):
+            requests(cast(Any, None), Command(39))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert 0 < len(caplog.records) < 25 and not any(record.exc_info for record in caplog.records)
 
 
 def test_integer_keys_of_old_servers_are_read_at_any_length_without_work() -> None:

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, cast
 import pytest
 import uvloop
 
-from orbitlog.errors import OrbitlogError
+from orbitlog.errors import OrbitlogError, ReplicaMismatch
 from orbitlog.formats.derived.epoch_file import EpochEntry
+from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.records.message import encode_message, make_message
 from orbitlog.replication.group.master_term import Follower, MasterTerm
 from orbitlog.replication.group.member_driver import DriverEvents, DriverLimits, MemberDriver
@@ -194,6 +195,7 @@ class _Store:
         (encode_transfer_head(0, TRANSFER_BODY_BYTES_MAX + 1), "are not a valid header"),
         (encode_transfer_head(0, -1), "are not a valid header"),
         (encode_transfer_head(-1, 1), "are not a valid header"),
+        (encode_transfer_head(LONG_MAX - 9, 10), "are not a valid header"),
         (b"".join(encode_transfer_head(n, 1) + b"x" for n in (0, 7)), "the master continues at offset 7"),
     ],
 )
@@ -206,6 +208,45 @@ def test_hostile_master_is_left(data: bytes, reason: str) -> None:
         assert transport.is_aborted and reason in connection.closed.result()
         assert store.appends <= TRANSFERS_PER_READ_MAX
         connection.data_received(encode_transfer_head(0, 5) + b"later")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"HTTP/1.1 200 OK".ljust(64, b" "),
+        bytes(64),
+        encode_message(make_message("T", b"x", store_timestamp_ms=1_700_000_000_000)),
+        b"\x00\x00\x00\x40\xcb\xd4\x31\x94" + bytes(56),
+    ],
+    ids=["no log", "zeros", "a record of offset 0", "a short blank"],
+)
+def test_bytes_that_are_refused_do_not_fix_where_an_empty_log_starts(first: bytes, tmp_path: Path) -> None:
+    """It then could follow no master, not even after a restart."""
+    geometry = StoreGeometry(segment_bytes=4096, queue_file_bytes=2000)
+    config = StoreConfig(geometry=geometry, is_replica=True)
+    record = encode_message(make_message("T", b"x", store_timestamp_ms=1_700_000_000_000))
+    for offset in (99 * 4096, LONG_MAX - 4095):
+        store = MessageStore.open(tmp_path / "slave", config, lambda: 1_800_000_000_000)
+        with pytest.raises(ReplicaMismatch):
+            store.append_replicated(offset, first)
+        assert store.received_to == 0
+        store.close()
+    store = MessageStore.open(tmp_path / "slave", config, lambda: 1_800_000_000_000)
+    store.append_replicated(0, record)
+    assert store.received_to == store.written_to == len(record)
+    store.close()
+
+
+@pytest.mark.parametrize("offset", [LONG_MAX, -2])
+def test_master_of_a_group_with_invalid_offsets_is_left(offset: int) -> None:
+    async def run() -> None:
+        events = _Frames()
+        link = link_of(-1, events)
+        link.data_received(encode_handshake_answer(HandshakeAnswer(0, 1, (EpochEntry(1, 0),))))
+        link.data_received(encode_epoch_transfer_head(TransferHead(1, offset, 1, 0, 0)) + b"x")
+        assert len(events.taken) == 1 and len(events.lost) == 1
 
     asyncio.run(run())
 

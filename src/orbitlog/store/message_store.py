@@ -221,15 +221,15 @@ class MessageStore(StoreReads):
         self._availability.check_open()
         with self._availability.failing_for_good():
             if replica.is_empty:
-                self._start_replica(physical_offset)
+                self._start_replica(physical_offset, data)
             self._appender.messages_appended += replica.append(physical_offset, data)
 
-    def _start_replica(self, physical_offset: int) -> None:
+    def _start_replica(self, physical_offset: int, data: bytes) -> None:
         """Start the empty log of a slave at the master's offset; an external engine may dispatch from there on."""
         assert self._replica is not None
         if physical_offset:
             with self._marks.lock:
-                self._replica.start_at(physical_offset)
+                self._replica.start_at(physical_offset, data)
                 self._dispatcher.dispatched_to = physical_offset
         if self._config.dispatch_engine != INLINE:
             self.hand_over_dispatch()

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from orbitlog.errors import WireError
+from orbitlog.formats.java import LONG_MAX
 
 _REPORT = struct.Struct(">q")
 _TRANSFER_HEAD = struct.Struct(">qi")
@@ -75,7 +76,8 @@ class TransferDecoder:
         try:
             while len(kept) - position >= TRANSFER_HEAD_BYTES:
                 physical_offset, body_bytes = _TRANSFER_HEAD.unpack_from(kept, position)
-                if physical_offset < 0 or not 0 <= body_bytes <= self._body_bytes_max:
+                is_size = 0 <= body_bytes <= self._body_bytes_max
+                if not (is_size and 0 <= physical_offset <= LONG_MAX - body_bytes):
                     raise WireError(
                         f"HA transfer: offset {physical_offset} and size {body_bytes} are not a valid header"
                         f" (at most {self._body_bytes_max} bytes)"

@@ -146,7 +146,7 @@ class DeadLetters:
             raise ClientError(f"topic {topic} has no writable queue")
         self._turn += 1
         queue = route.write_queues[self._turn % len(route.write_queues)]
-        return queue, route.brokers[queue.broker_name][0]
+        return queue, self._routes.address_of(queue)
 
 
 def target_topic(letter: Received, group: str, *, to_origin: bool, to_topic: str | None) -> str:

@@ -15,7 +15,7 @@ from typing import Literal
 from orbitlog.client.admin.broker_admin import BrokerAdmin
 from orbitlog.client.admin.group_admin import GroupAdmin
 from orbitlog.client.connection.cluster_link import ClusterLink
-from orbitlog.client.connection.routes import Routes
+from orbitlog.client.connection.routes import MASTER_ID, Routes
 from orbitlog.errors import BrokerRefused, ClientError
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.codes import ResponseCode
@@ -55,7 +55,7 @@ class OffsetReset:
         route = await self._routes.refresh(topic)
         plan: list[QueueReset] = []
         for queue in route.read_queues:
-            address = route.brokers[queue.broker_name].get(0)
+            address = route.brokers.get(queue.broker_name, {}).get(MASTER_ID)
             if address is None or queue_id not in (None, queue.queue_id):
                 continue
             first = max(await self._groups.min_offset(address, queue), 0)

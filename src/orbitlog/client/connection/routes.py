@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from orbitlog.client.connection.cluster_link import ClusterLink
-from orbitlog.errors import BrokerRefused, NoBroker, NoRoute, RemotingError
+from orbitlog.errors import BrokerRefused, FormatError, NoBroker, NoRoute, RemotingError
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.bodies.body_json import decode_body
-from orbitlog.wire.bodies.route_bodies import TopicRoute, require_listable
+from orbitlog.wire.bodies.route_bodies import ROUTE_BROKERS_MAX, TopicRoute, require_listable
 from orbitlog.wire.codes import RequestCode, ResponseCode
 
 AUTO_CREATE_TOPIC = "TBW102"
@@ -69,6 +69,7 @@ class Routes:
         self._link = link
         self._known: dict[str, Route] = {}
         self._addresses: dict[str, dict[int, str]] = {}  # by broker name, from the latest route of any topic
+        self._addresses_max = ROUTE_BROKERS_MAX
         self._refreshing: dict[tuple[str, bool], asyncio.Task[Route]] = {}
         self._suspected: dict[str, asyncio.Task[None]] = {}
         self.moved = asyncio.Event()
@@ -106,7 +107,7 @@ class Routes:
         """Fetch the route; return the cached one if no name server can answer."""
         try:
             return await self.refresh(topic, create=create)
-        except (RemotingError, BrokerRefused):
+        except (RemotingError, BrokerRefused, FormatError):
             known = self._known.get(topic)
             if known is None:
                 raise
@@ -127,7 +128,7 @@ class Routes:
             known = self._known.get(topic)
             try:
                 route = await self.refresh(topic, create=known is not None and known.is_borrowed)
-            except (RemotingError, BrokerRefused, NoRoute):
+            except (RemotingError, BrokerRefused, NoRoute, FormatError):
                 route = None
             await asyncio.sleep(_SUSPECT_SECONDS)  # also if it is complete: a dead master may still be registered
             if route is not None and route.brokers and all(MASTER_ID in ids for ids in route.brokers.values()):
@@ -141,11 +142,14 @@ class Routes:
         await asyncio.gather(*suspected, return_exceptions=True)
 
     async def refresh_all(self) -> None:
-        """Fetch the routes of every topic; keep the cached route of a deleted topic, as official clients do."""
+        """Fetch the routes of every topic; keep a cached route if its topic is deleted, as official clients do.
+
+        It is also kept if the new one is malformed: the routes of other topics may be valid.
+        """
         for topic in self.topics:
             try:
                 await self.refresh(topic, create=self._known[topic].is_borrowed)
-            except (NoRoute, BrokerRefused):
+            except (NoRoute, BrokerRefused, FormatError):
                 continue
 
     async def _fetch(self, topic: str, create: bool) -> Route:
@@ -161,7 +165,15 @@ class Routes:
         route = self._known[topic] = make_route(topic, data, borrowed=borrowed)
         for name, addresses in route.brokers.items():
             self._take_addresses(name, addresses)
+        if len(self._addresses) > self._addresses_max:
+            self._forget_addresses()
         return route
+
+    def _forget_addresses(self) -> None:
+        """Forget brokers without a route: a name server may state new names without end."""
+        in_use = {name for route in self._known.values() for name in route.brokers}
+        self._addresses = {name: addresses for name, addresses in self._addresses.items() if name in in_use}
+        self._addresses_max = max(2 * len(in_use), ROUTE_BROKERS_MAX)
 
     def _take_addresses(self, name: str, addresses: dict[int, str]) -> None:
         before = self._addresses.get(name, addresses)

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.client.producer.request_reply import RequestReply
 from orbitlog.client.producer.transactions import Transactions
-from orbitlog.errors import RequestRefused
+from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats.records.message import decode_message
 from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
+from orbitlog.remoting.flow import Repeated
 from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -30,6 +30,10 @@ from orbitlog.wire.consume_headers import (
 )
 
 log = logging.getLogger(__name__)
+
+CHECKS_MAX = 2_000
+"""Transaction checks in work; Java's `checkRequestHoldMax`."""
+CHECK_BYTES_MAX = 64 * 1024 * 1024
 
 
 class ServerRequests:
@@ -46,7 +50,9 @@ class ServerRequests:
         self._name_servers = name_servers
         self._transactions = transactions
         self._request_reply = request_reply
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._checks: dict[asyncio.Task[None], int] = {}  # with the bytes of their messages
+        self._check_bytes = 0
+        self._dropped, self._failed = Repeated(), Repeated()
         self._dispatch = Dispatch(
             {
                 RequestCode.CHECK_TRANSACTION_STATE: self._check_transaction,
@@ -63,7 +69,16 @@ class ServerRequests:
         return self._dispatch(connection, request)
 
     def _check_transaction(self, connection: Connection, request: Command) -> Answer:
-        self._start(self._transactions.answer_check(connection, request))
+        """Begin a check; drop it if too many are in work: no response delays the broker, and it repeats the check."""
+        if len(self._checks) >= CHECKS_MAX or self._check_bytes >= CHECK_BYTES_MAX:
+            if self._dropped.is_worth_a_line():
+                count, dropped = len(self._checks), self._dropped.count
+                log.warning("transaction checks dropped: %d so far, %d are in work", dropped, count)
+            return NO_ANSWER
+        task = asyncio.get_running_loop().create_task(self._transactions.answer_check(connection, request))
+        self._checks[task] = len(request.body)
+        self._check_bytes += len(request.body)
+        task.add_done_callback(self._ended)
         return NO_ANSWER
 
     def _reply(self, _: Connection, request: Command) -> Answer:
@@ -119,17 +134,16 @@ class ServerRequests:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"this client has no consumer of group {group[:255]}")
         return consumer
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
+        self._check_bytes -= self._checks.pop(task)
+        failure = None if task.cancelled() else task.exception()
+        if isinstance(failure, RequestRefused | FormatError):
+            if self._failed.is_worth_a_line():
+                log.warning("malformed transaction check (%d so far): %s", self._failed.count, failure)
+        elif failure is not None:
             log.error("could not answer a broker's request", exc_info=failure)
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        for task in self._checks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._checks, return_exceptions=True)

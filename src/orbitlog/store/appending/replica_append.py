@@ -8,6 +8,7 @@ part of one. An incomplete record is not part of the log: recovery cuts it, and 
 from __future__ import annotations
 
 from orbitlog.errors import ReplicaMismatch
+from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, RECORD_START
 from orbitlog.formats.records.message_scan import BLANK, BLANK_BYTES, MAGIC_BLANK, fits
 from orbitlog.store.log.commitlog import CommitLog
@@ -28,11 +29,23 @@ class ReplicaAppend:
         """Whether the log has no byte and starts at 0: it may then start at any segment of the master."""
         return self.received_to == 0
 
-    def start_at(self, physical_offset: int) -> None:
-        """Start an empty log at a segment of the master; the segments before it were deleted there, or are not sent."""
+    def start_at(self, physical_offset: int, data: bytes) -> None:
+        """Start an empty log at a segment of the master; the segments before it were deleted there, or are not sent.
+
+        `data` are its first bytes. They are checked before: a log with another start could follow no master.
+        """
         log = self._log
         assert self.is_empty
-        self._check(physical_offset % log.segments.file_bytes == 0, physical_offset, "is not the start of a segment")
+        segment_bytes = log.segments.file_bytes
+        self._check(physical_offset % segment_bytes == 0, physical_offset, "is not the start of a segment")
+        self._check(physical_offset <= LONG_MAX - segment_bytes, physical_offset, "is past the end of any log")
+        if len(data) >= RECORD_START.size:
+            size_bytes, magic = BLANK.struct.unpack_from(data)
+            if magic == MAGIC_BLANK:
+                self._check_blank(size_bytes, segment_bytes, physical_offset)
+            else:
+                self._check_record(size_bytes, magic, segment_bytes, physical_offset)
+                self._check_stated(RECORD_START.unpack_from(data)[2], physical_offset)
         log.segments.drop_from(0)  # an empty first segment of an earlier start
         log.start_at(physical_offset)
         self.received_to = physical_offset
@@ -97,15 +110,23 @@ class ReplicaAppend:
         size_bytes: int
         size_bytes, magic = BLANK.struct.unpack_from(view, position)
         if magic == MAGIC_BLANK:
-            self._check(size_bytes == room_bytes, physical_offset, f"is a BLANK of {size_bytes} bytes")
+            self._check_blank(size_bytes, room_bytes, physical_offset)
             return size_bytes if position + size_bytes == stop else 0
-        is_valid = magic in _MAGICS and size_bytes >= RECORD_BYTES_MIN and fits(size_bytes, room_bytes)
-        self._check(is_valid, physical_offset, f"has size {size_bytes} and magic 0x{magic:08X}, which no record has")
+        self._check_record(size_bytes, magic, room_bytes, physical_offset)
         if position + size_bytes > stop:
             return 0
-        stated_offset = RECORD_START.unpack_from(view, position)[2]
-        self._check(stated_offset == physical_offset, physical_offset, f"is a record of offset {stated_offset}")
+        self._check_stated(RECORD_START.unpack_from(view, position)[2], physical_offset)
         return size_bytes
+
+    def _check_blank(self, size_bytes: int, room_bytes: int, physical_offset: int) -> None:
+        self._check(size_bytes == room_bytes, physical_offset, f"is a BLANK of {size_bytes} bytes")
+
+    def _check_record(self, size_bytes: int, magic: int, room_bytes: int, physical_offset: int) -> None:
+        is_valid = magic in _MAGICS and size_bytes >= RECORD_BYTES_MIN and fits(size_bytes, room_bytes)
+        self._check(is_valid, physical_offset, f"has size {size_bytes} and magic 0x{magic:08X}, which no record has")
+
+    def _check_stated(self, stated_offset: int, physical_offset: int) -> None:
+        self._check(stated_offset == physical_offset, physical_offset, f"is a record of offset {stated_offset}")
 
     def _check(self, is_valid: bool, physical_offset: int, problem: str) -> None:
         if not is_valid:

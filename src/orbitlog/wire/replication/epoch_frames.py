@@ -19,6 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from orbitlog.errors import WireError
 from orbitlog.formats.derived.epoch_file import EpochEntry
+from orbitlog.formats.java import LONG_MAX
 
 _STATE = struct.Struct(">i")
 _HANDSHAKE = struct.Struct(">ihhq")
@@ -197,7 +198,8 @@ class MasterFrameDecoder(_FrameDecoder[HandshakeAnswer | EpochTransfer]):
         head = TransferHead(*fields)
         # A Java master without a log states offset -1 in heartbeats.
         first = 0 if head.body_bytes else -1
-        if state != _TRANSFER_STATE or not 0 <= head.body_bytes <= self._body_bytes_max or head.physical_offset < first:
+        is_size = 0 <= head.body_bytes <= self._body_bytes_max
+        if state != _TRANSFER_STATE or not (is_size and first <= head.physical_offset <= LONG_MAX - head.body_bytes):
             raise WireError(
                 f"HA transfer: state {state}, offset {head.physical_offset} and size {head.body_bytes} are not a valid"
                 f" header (at most {self._body_bytes_max} bytes)"
