@@ -85,6 +85,8 @@ class NameServer:
         """Registered addresses of brokers in this process, to be replaced in responses by the address a client used."""
         self._routes: dict[str, bytes] = {}
         self._routes_revision = -1
+        waits = self.settings.need_wait_for_service
+        self._routes_from_ms = self._now_ms() + self.settings.wait_seconds_for_service * 1000 if waits else 0
         self.conditions = Conditions()
         self._reached = ReachedCounters(self.conditions, LIMIT_REACHED, self.limits.reached)
         self._brokers = BrokerHandlers(self.table, self.limits, self._now_ms, self._ordered_topics, self.conditions)
@@ -223,6 +225,9 @@ class NameServer:
 
     def _route(self, _: Connection, request: Command) -> Command:
         topic = headers.GetRouteInfoRequest.from_ext_fields(request.ext_fields).topic
+        if self._routes_from_ms > self._now_ms():
+            # Not TOPIC_NOT_EXIST: with another error a client keeps the route that it has.
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "name server not ready")
         if self._routes_revision != self.table.revision:
             self._routes.clear()
             self._routes_revision = self.table.revision

@@ -51,6 +51,8 @@ _ALL: tuple[Setting[Any], ...] = (
     Setting("deleteTopicWithBrokerRegistration", parse_truth, False, "remove topics that a broker no longer registers"),
     Setting("enableTopicList", parse_truth, True, "allow lists of a cluster's topics"),
     Setting("enableAllTopicList", parse_truth, True, "allow lists of all topics"),
+    Setting("needWaitForService", parse_truth, False, "refuse routes after a start until brokers have registered"),
+    Setting("waitSecondsForService", number_between(0), 45, "seconds for which needWaitForService refuses routes"),
     Setting("scanNotActiveBrokerInterval", number_between(10), 5000, "milliseconds between scans for silent brokers"),
     Setting("serverChannelMaxIdleTimeSeconds", number_between(1), 120, "seconds until an idle connection is closed"),
     Setting("connectionsMax", number_between(1), 20000, "maximum of open connections"),
@@ -83,6 +85,8 @@ class NameServerSettings:
     delete_topic_with_broker_registration: bool = False
     enable_topic_list: bool = True
     enable_all_topic_list: bool = True
+    need_wait_for_service: bool = False
+    wait_seconds_for_service: int = 45
     scan_not_active_broker_interval: int = 5000
     server_channel_max_idle_time_seconds: int = 120
     connections_max: int = 20000

@@ -88,11 +88,9 @@ SAFETY = {
 # The sentence follows `key=value from source: ` and names the consequence.
 BEHAVIOUR = {
     "clusterTest": "routes of topics that no broker registered are not looked up at another name server",
-    "needWaitForService": "routes are returned as soon as one broker has registered a topic; clients may see a part of "
-    "its queues for some seconds after a start",
     "notifyMinBrokerIdChanged": "brokers are not notified when the lowest broker id of a group changes; a slave acts "
     "as master only after its next look at the group",
-    "socksProxyConfig": "connections to brokers do not use a SOCKS proxy",
+    "socksProxyConfig": "the name server opens no connections, with or without a SOCKS proxy",
 }
 
 HARMLESS_VALUES = {"socksProxyConfig": ("{}", "")}

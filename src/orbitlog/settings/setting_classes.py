@@ -111,23 +111,20 @@ PLACE_KEYS = frozenset(("storePathCommitLog", "readOnlyCommitLogStorePaths"))
 # The sentence follows `key=value from source: ` and names the consequence.
 BEHAVIOUR: dict[str, str] = {
     # Replication
-    "totalReplicas": "the number of replicas is not compared with it; brokerRole and inSyncReplicas decide for how "
-    "many copies a send waits",
+    "totalReplicas": "queue locks of ordered consumers are granted by this broker alone, with lockInStrictMode also",
     # Names and connections
     "fetchNamesrvAddrByAddressServer": "address servers are not supported; the broker registers with the name servers "
     "of namesrvAddr only",
-    "fetchNameSrvAddrByDnsLookup": "the broker registers with one address of each host name in namesrvAddr, not with "
-    "all of them",
     "authenticationWhitelist": "no request skips authentication",
     "authorizationWhitelist": "no request skips authorization",
     "migrateAuthFromV1Enabled": AdvisedText(
         "users and permissions of plain_acl.yml are not migrated at start", "set aclEnable=true to use them as they are"
     ),
-    "socksProxyConfig": "connections to name servers do not use a SOCKS proxy",
+    "socksProxyConfig": "connections to name servers and other brokers do not use a SOCKS proxy",
     "rejectPullConsumerEnable": "pull consumers are not rejected",
     "startAcceptSendRequestTimeStamp": "sends are accepted as soon as the broker is ready",
-    "disappearTimeAfterStart": "the broker registers with name servers as soon as it is ready",
-    "filterServerNums": "filter servers are not started; consumers that filter by class get no messages",
+    "disappearTimeAfterStart": "the broker renews its registration and delivers timer and POP messages as soon as it "
+    "is ready",
     # Topics, queues and the index
     "messageIndexEnable": "the index is written nevertheless and messages can be queried by key",
     "indexFileWriteEnable": "index files are written nevertheless",
@@ -136,20 +133,18 @@ BEHAVIOUR: dict[str, str] = {
     "validateSystemTopicWhenUpdateTopic": "system topics cannot be changed",
     "enableLmqQuota": "the number of light message queues is not limited",
     "msgTraceTopicName": "the trace topic is RMQ_SYS_TRACE_TOPIC; create the other topic with updateTopic",
-    "filterSupportRetry": "retried messages are not filtered by the SQL expression of their subscription",
+    "filterSupportRetry": "retried messages are not filtered by the SQL expression of their subscription, as in 5.5",
     "priorityOrderAsc": "message priorities are not supported; messages are delivered in the order of the queue",
     # Consumption
     "disableConsumeIfConsumerReadSlowly": "consumers with a large lag are not disabled",
     "coldDataFlowControlEnable": "reads of old messages are not throttled",
     "enablePopMessageThreshold": "the number of POP messages in flight is not limited",
-    "enableSkipLongAwaitingAck": "POP messages that wait long for an acknowledgement are redelivered, not skipped",
     "popResponseReturnActualRetryTopic": "POP responses name the original topic of a retried message",
     "initPopOffsetByCheckMsgInMem": "a new POP group starts at the first message while that is in memory",
     "popConsumerFSServiceInit": "POP messages that are not acknowledged are redelivered nevertheless",
     # Timer messages
     "timerStopEnqueue": "timer messages are delivered nevertheless",
     "timerCongestNumEachSlot": "the number of timer messages for the same second is not limited",
-    "appendTopicForTimerDeleteKey": "a recall finds a timer message by its id alone, without the topic",
     # Disk and observation
     "replicasPerDiskPartition": "disk limits count the whole partition, as for one broker",
     "logicalDiskSpaceCleanForciblyThreshold": "disk limits count the whole partition, as for one broker",
@@ -167,7 +162,6 @@ HARMLESS_VALUES = {
     "socksProxyConfig": ("{}", ""),
     "startAcceptSendRequestTimeStamp": ("<=0",),
     "disappearTimeAfterStart": ("<=0",),
-    "filterServerNums": ("<=0",),
     "replicasPerDiskPartition": ("<=1",),
 }
 
@@ -238,10 +232,11 @@ enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics enable
 enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge
 enablePopLog enablePopMetrics enableReconnectForGoAway enableRegisterProducer enableRemoteEscape enableRemotingMetrics
 enableRequestMetrics enableRocksDBLog enableRunningFlagsInFlush enableScheduleAsyncDeliver enableScheduleMessageStats
-enableShutdownGracefully enableSingleTopicRegister enableSplitMetadata enableStatsMetrics
+enableShutdownGracefully enableSingleTopicRegister enableSkipLongAwaitingAck enableSplitMetadata enableStatsMetrics
 enableTransactionMetrics endTransactionPoolQueueCapacity endTransactionThreadPoolNums estimateAccumulation
 expectConsumerNumUseFilter fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup fetchNamesrvAddrInterval
-filterDataCleanTimeSpan flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
+filterDataCleanTimeSpan filterServerNums flushCommitLogTimed flushConsumeQueueLeastPages
+flushConsumerOffsetHistoryInterval
 flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister forwardTimeout globalColdReadThreshold
 heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode
 inBrokerContainer isolateLogEnable

@@ -119,6 +119,25 @@ def test_route_changes_with_every_registration() -> None:
     run(test())
 
 
+def test_routes_are_refused_for_some_seconds_after_a_start() -> None:
+    async def test() -> None:
+        now_ms = 1_000
+        settings = dataclasses.replace(SETTINGS, need_wait_for_service=True, wait_seconds_for_service=45)
+        async with nameserver(settings, lambda: now_ms) as (_, asker):
+            await asker.register()
+            for passed_ms, topic, expected in (
+                (0, "T", ResponseCode.SYSTEM_ERROR),
+                (0, "Nowhere", ResponseCode.SYSTEM_ERROR),
+                (44_999, "T", ResponseCode.SYSTEM_ERROR),
+                (45_000, "T", ResponseCode.SUCCESS),
+                (45_000, "Nowhere", ResponseCode.TOPIC_NOT_EXIST),
+            ):
+                now_ms = 1_000 + passed_ms
+                assert (await asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)).code == expected
+
+    run(test())
+
+
 @pytest.mark.parametrize("version", [409, 479])
 def test_a_compressed_registration(version: int) -> None:
     async def test() -> None:

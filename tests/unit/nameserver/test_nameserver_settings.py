@@ -33,8 +33,8 @@ def test_keys_that_change_nothing_are_silent_and_others_are_reported() -> None:
     assert load_nameserver_settings(None, {}, harmless).warnings == ()
     [unknown] = load_nameserver_settings(None, {}, ["listenPrt=7"]).warnings
     assert unknown == "listenPrt=7 from the command line is unknown; did you mean listenPort?"
-    [waits] = load_nameserver_settings(None, {}, ["needWaitForService=true"]).warnings
-    assert waits.startswith("needWaitForService=true from the command line: routes are returned")
+    [asks] = load_nameserver_settings(None, {}, ["clusterTest=true"]).warnings
+    assert asks.startswith("clusterTest=true from the command line: routes of topics that no broker")
 
 
 @pytest.mark.parametrize("source", ["file", "environment", "command line"])

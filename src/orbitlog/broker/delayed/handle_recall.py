@@ -35,7 +35,7 @@ class RecallHandler:
         properties = {
             props.UNIQ_KEY: handle.unique_id,
             timer_message.DELIVER_MS: str(handle.timestamp_ms),
-            timer_message.DELETE_KEY: handle.unique_id,
+            timer_message.DELETE_KEY: self._delete_key(handle),
         }
         message = make_message(
             handle.topic, _BODY, properties=self._writer.encode(properties), born_timestamp_ms=self._state.now_ms()
@@ -49,6 +49,12 @@ class RecallHandler:
         response_header = RecallMessageResponse(message_id=handle.unique_id)
         answer = response_to(request, ResponseCode.SUCCESS, ext_fields=response_header.to_ext_fields())
         return once_flushed(self._flushes, result.end, connection, request, answer)
+
+    def _delete_key(self, handle: RecallHandle) -> str:
+        """Return the key as Apache's broker looks for it: with another one it would deliver the message."""
+        if self._state.settings[keys.RECALL_NAMES_TOPIC]:
+            return timer_message.delete_key(handle.topic, handle.unique_id)
+        return handle.unique_id
 
     def _checked(self, header: RecallMessageRequest) -> RecallHandle:
         state, topic = self._state, checked_topic(header.topic)

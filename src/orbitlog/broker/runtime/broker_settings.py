@@ -134,6 +134,9 @@ NAME_SERVERS: Setting[tuple[str, ...]] = Setting(
     (),
     "name servers to register with, `host:port;host:port` ([broker](../broker.md))",
 )
+NAME_SERVER_LOOKUP = Setting(
+    "fetchNameSrvAddrByDnsLookup", parse_truth, False, "register with every address of each host name in namesrvAddr"
+)
 BIND_ADDRESS = Setting(
     "bindAddress",
     _address,
@@ -269,6 +272,9 @@ TIMER_LOG_BYTES = Setting(
 RECALL_ENABLED = Setting(
     "recallMessageEnable", parse_truth, True, "allow the recall of a message scheduled at a timestamp"
 )
+RECALL_NAMES_TOPIC = Setting(
+    "appendTopicForTimerDeleteKey", parse_truth, False, "write the topic into recalls; the same for both brokers"
+)
 PROPERTY_FILTER = Setting(
     "enablePropertyFilter", parse_truth, False, "allow consumers to filter by SQL92 expressions over properties"
 )
@@ -340,6 +346,7 @@ _ALL: tuple[Setting[Any], ...] = (
     BROKER_NAME,
     BROKER_ID,
     NAME_SERVERS,
+    NAME_SERVER_LOOKUP,
     BIND_ADDRESS,
     ALLOW_ANONYMOUS,
     LISTEN_PORT,
@@ -384,6 +391,7 @@ _ALL: tuple[Setting[Any], ...] = (
     TIMER_MAX_DELAY_S,
     TIMER_LOG_BYTES,
     RECALL_ENABLED,
+    RECALL_NAMES_TOPIC,
     PROPERTY_FILTER,
     REQUEST_MODE,
     POP_SHARE_QUEUES,

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.coalesced_call import CoalescedCall
+from orbitlog.broker.runtime.name_server_lookup import NameServerLookup
 from orbitlog.broker.runtime.replication_settings import HA_ADDRESS
 from orbitlog.errors import FormatError, RemotingError
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig
@@ -68,6 +69,8 @@ class Registration:
         self._state = state
         self._client = client
         self._ha_port = ha_port
+        self._lookup = NameServerLookup()
+        self._addresses: tuple[str, ...] = state.settings[keys.NAME_SERVERS]
         self._known_to: set[str] = set()
         self._views: dict[str, _View] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -86,13 +89,23 @@ class Registration:
 
     async def register(self) -> None:
         """Register with all name servers concurrently."""
-        addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
-        await self._register_with(addresses)
+        await self._look_up()
+        await self._register_with(self._addresses)
 
     async def register_lost(self) -> None:
         """Register with the name servers without an open connection."""
-        addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
-        await self._register_with([address for address in addresses if self._client.open_connection(address) is None])
+        lost = [address for address in self._addresses if self._client.open_connection(address) is None]
+        await self._register_with(lost)
+
+    async def _look_up(self) -> None:
+        """Set the addresses of the name servers; forget those that host names no longer have."""
+        before, name_servers = self._addresses, self._state.settings[keys.NAME_SERVERS]
+        is_looked_up = self._state.settings[keys.NAME_SERVER_LOOKUP]
+        self._addresses = await self._lookup.addresses(name_servers) if is_looked_up else name_servers
+        for address in set(before) - set(self._addresses):
+            self._views.pop(address, None)
+            self._known_to.discard(address)
+            self._state.conditions.end(NAME_SERVER_LOST, address, "its host name has another address")
 
     async def _register_with(self, addresses: Sequence[str]) -> None:
         if self.is_fenced:
@@ -119,7 +132,8 @@ class Registration:
             except RemotingError as error:
                 self._views.pop(address, None)
                 self._known_to.discard(address)
-                self._state.conditions.set(NAME_SERVER_LOST, str(error), address)
+                if address in self._addresses:  # not if a lookup has removed it meanwhile: nothing would end it
+                    self._state.conditions.set(NAME_SERVER_LOST, str(error), address)
                 return
         is_back = self._state.conditions.set(NAME_SERVER_LOST, "", address)
         if address not in self._known_to and not is_back:

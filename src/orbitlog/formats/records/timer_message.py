@@ -85,7 +85,7 @@ def stored_due_ms(properties: Mapping[str, str], stored_ms: int) -> int:
 
 
 def delete_key(topic: str, unique_id: str) -> str:
-    """Return the properties of a message that recalls another, as 5.3 writes them; 5.5 writes only the id."""
+    """Return the delete key with the topic, as 5.3 writes it, and 5.5 with `appendTopicForTimerDeleteKey`."""
     return f"{topic}+{unique_id}"
 
 

@@ -161,6 +161,25 @@ def test_recalled_message_is_not_delivered(tmp_path: Path, clock: Clock, days: i
     at_desk(tmp_path, work, now_ms=clock)
 
 
+@pytest.mark.parametrize(("names_topic", "key"), [("false", "A" * 32), ("true", "Orders+" + "A" * 32)])
+def test_recall_is_stored_with_the_key_that_apache_broker_looks_for(
+    tmp_path: Path, clock: Clock, names_topic: str, key: str
+) -> None:
+    async def work(desk: Desk) -> None:
+        for name in "AB":
+            timed = {"UNIQ_KEY": name * 32, "TIMER_DELAY_SEC": "60"}
+            sent = await desk.send(body=name.encode(), properties=timed)
+            if name == "A":
+                await recall(desk, sent.ext_fields["recallHandle"])
+        clock.now_ms += DAY_MS
+        await settled(desk)
+        assert await bodies(desk) == [b"B"]
+
+    at_desk(tmp_path, work, now_ms=clock, appendTopicForTimerDeleteKey=names_topic)
+    log = b"".join(path.read_bytes() for path in sorted((tmp_path / "commitlog").iterdir()))
+    assert f"TIMER_DEL_UNIQKEY\x01{key}\x02".encode() in log
+
+
 def test_invalid_recalls_are_refused(tmp_path: Path, clock: Clock) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
