@@ -17,6 +17,7 @@ from tests.interop.harness.systems import ApacheSystem, OrbitlogSystem, System
 
 pytestmark = pytest.mark.interop
 
+RECALLED_SECONDS = 45
 SETTLE_SECONDS = 6  # Java's broker writes positions down every five seconds
 
 
@@ -59,6 +60,43 @@ def test_each_comes_once(
         turn(ours, {}, {"c", "e"}, rest=True)
         turn(theirs, {}, set(), rest=True)
         assert seen == dict.fromkeys("abcdef", 1)
+    finally:
+        ours.kill()
+        theirs.kill()
+
+
+@pytest.mark.parametrize(("ours_names_topic", "delivered"), [("true", {"kept"}), ("false", {"kept", "recalled"})])
+def test_recall_holds_at_apache_broker_that_looks_for_the_topic_in_its_key(
+    ours_names_topic: str,
+    delivered: set[str],
+    tmp_path: Path,
+    packages_of: Callable[[str], ApachePackages],
+    driver_of: Callable[[str], Driver],
+) -> None:
+    """Both brokers need the same appendTopicForTimerDeleteKey."""
+    packages, driver, store = packages_of("5.5.0"), driver_of("java-5.5.0"), tmp_path / "store"
+    key = "appendTopicForTimerDeleteKey"
+    ours = OrbitlogSystem(tmp_path / "ours", store, {**SMALL, "compat": "5.5", key: ours_names_topic})
+    theirs = ApacheSystem(packages, tmp_path / "theirs", store, {**SMALL, key: "true"})
+    try:
+        ours.start()
+        client = Client(driver, ours)
+        topic, group, producer = client.topic("RecalledHands", queues=1), client.group("recalled"), client.producer()
+        due_ms = int((time.time() + RECALLED_SECONDS) * 1000)
+        words = {"system.TIMER_DELIVER_MS": due_ms}
+        [recalled] = client.send(producer, topic, body="recalled", **words)
+        client.send(producer, topic, body="kept", **words)
+        client.call("recall", producer=producer, topic=topic, handle=recalled["recallHandle"])
+        client.close()
+        ours.stop()
+        theirs.start()
+        assert time.time() * 1000 < due_ms, "the machine is too slow for this test"
+        client = Client(driver, theirs)
+        push = client.push(topic, group)
+        push.wait(lambda: "kept" in {one["body"] for one in push.messages}, 150, "the message that was not recalled")
+        time.sleep(SETTLE_SECONDS)
+        assert {one["body"] for one in push.messages} == delivered
+        client.close()
     finally:
         ours.kill()
         theirs.kill()

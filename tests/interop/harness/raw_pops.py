@@ -7,6 +7,7 @@ import base64
 import json
 from dataclasses import dataclass
 
+from orbitlog.access.credentials import Credentials
 from orbitlog.formats.names import RETRY_PREFIX
 from orbitlog.formats.records.message import decode_message
 from orbitlog.remoting.client import RemotingClient
@@ -121,9 +122,13 @@ class RawPops:
         return ask_broker(self.broker_address, code, fields, body)
 
 
-def ask_broker(address: str, code: int, fields: dict[str, object], body: bytes = b"") -> Command:
-    """Send one plain request to a broker."""
+def ask_broker(
+    address: str, code: int, fields: dict[str, object], body: bytes = b"", *, credentials: Credentials | None = None
+) -> Command:
+    """Send one plain request to a broker, signed if there are credentials."""
     command = Command(code, ext_fields={name: str(value) for name, value in fields.items()}, body=body)
+    if credentials is not None:
+        credentials.sign(command)
 
     async def ask() -> Command:
         client = RemotingClient()
