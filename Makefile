@@ -99,9 +99,10 @@ cluster: setup ## run the jobs on a Spark cluster on loopback while drivers and 
 	@ORBITLOG_KILLS=$(ORBITLOG_KILLS) $(WITH_JAVA) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 $(if $(findstring tests/,$(ARGS)),,tests/spark) $(ARGS)
 
 .PHONY: objectstores
-objectstores: setup ## export to a local S3 server and to an SQL catalog; installs moto and SQLAlchemy into .venv
+objectstores: setup ## export to a local S3 server and an SQL catalog, also with s3a; installs moto and SQLAlchemy into .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]>=5.1' 'sqlalchemy>=2.0'
-	@$(BIN)/python -m pytest -q -rs tests/integration/pipeline/test_object_stores.py $(ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m pytest -q -rs -o faulthandler_timeout=0 \
+		tests/integration/pipeline/test_object_stores.py tests/integration/pipeline/test_s3a.py $(ARGS)
 
 .PHONY: rules
 rules: setup ## check rules and dashboard of deploy/ with a real Prometheus (Debian's package, unpacked below .venv)

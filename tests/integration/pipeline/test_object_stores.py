@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +17,9 @@ from pyarrow import fs
 from pyspark.sql import types as T
 
 from orbitlog.jobs.local_runner import run_here
+from orbitlog.pipeline.export import compaction_records
+from orbitlog.pipeline.export.compaction_job import CompactionRequest, compact_table, plan_compaction
+from orbitlog.pipeline.export.compaction_plan import CompactionError
 from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
 from orbitlog.pipeline.export.export_plan import ExportError
 from orbitlog.pipeline.export.iceberg_export import IcebergCatalog, latest_metadata
@@ -34,40 +33,20 @@ from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_options import parse_sink_options
 from orbitlog.pipeline.sources.source_options import TOPIC_OPTIONS, OptionReader
 from orbitlog.testing.running_broker import RunningBroker
-from tests.support.free_ports import free_port
+from tests.support.s3_server import aws_settings, s3_server
 
 TOPIC, BUCKET, MESSAGES = "Orders", "lake", 30
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """An S3 server in a process of its own: some calls of delta-rs hold the interpreter's lock while they wait."""
-    port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            address = f"http://127.0.0.1:{port}"
-            while not _answers(address):
-                assert server.poll() is None
-                time.sleep(0.05)
-            yield address
-        finally:
-            server.kill()
-
-
-def _answers(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{address}/moto-api/", timeout=30):
-            return True
-    except OSError:
-        return False
+    with s3_server() as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)
 def object_store(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    settings = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
-    settings |= {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true", "AWS_EC2_METADATA_DISABLED": "true"}
-    for name, text in settings.items():
+    for name, text in aws_settings(endpoint).items():
         monkeypatch.setenv(name, text)
     files = fs.S3FileSystem(endpoint_override=endpoint, region="us-east-1", allow_bucket_creation=True)
     files.create_dir(BUCKET)
@@ -128,6 +107,52 @@ def test_export_to_s3_has_each_message_once_over_several_runs(
         list(export_topic(run_here, ExportRequest((), TOPIC, foreign, table_format, cluster=cluster(broker))))
 
 
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_compaction_on_s3_leaves_each_message_once(
+    broker: RunningBroker,
+    object_store: Any,
+    endpoint: str,
+    table_format: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = f"s3a://{BUCKET}/compacted-{table_format}"
+    request = ExportRequest((), TOPIC, target, table_format, batch_messages=8, cluster=cluster(broker))
+    assert len(list(export_topic(run_here, request))) == 4
+    (plan,) = plan_compaction(CompactionRequest(target))
+    directory = plan.files[0].path.rpartition("/")[0]
+    present = set(LocationFiles(target).names(directory))
+
+    def killed(function: Any, tasks: Any, **more: Any) -> Any:
+        run_here(function, tasks, **more)
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        list(compact_table(killed, CompactionRequest(target)))
+    written = set(LocationFiles(target).names(directory)) - present
+    assert len(written) == 1
+    # There are no locks: the killed compaction may still run, until it is a day old.
+    with pytest.raises(CompactionError, match="has not ended; if it was killed, wait until it is a day old, or delete"):
+        list(compact_table(run_here, CompactionRequest(target)))
+    monkeypatch.setattr(compaction_records, "_ABANDONED_MS", 0)
+    (day,) = compact_table(run_here, CompactionRequest(target))
+    left = set(LocationFiles(target).names(directory))
+    assert len(left - present) == 1
+    assert not left & written
+    assert (day.files, day.new_files, day.messages) == (len(plan.files), 1, MESSAGES)
+    expected = sorted(b"body %d" % number for number in range(MESSAGES))
+    assert rows_of(target.replace("s3a:", "s3:"), table_format, object_store, endpoint) == expected
+    assert list(compact_table(run_here, CompactionRequest(target))) == []
+    assert list(export_topic(run_here, request)) == []
+    assert LocationFiles(target).names("_orbitlog/compactions") == []
+
+
+def test_compaction_of_parquet_files_on_s3_is_refused(broker: RunningBroker) -> None:
+    target = f"s3://{BUCKET}/plain"
+    list(export_topic(run_here, ExportRequest((), TOPIC, target, cluster=cluster(broker))))
+    with pytest.raises(CompactionError, match="is a plain Parquet table on an object store"):
+        list(compact_table(run_here, CompactionRequest(target)))
+
+
 @pytest.mark.parametrize("is_remote", [False, True])
 def test_iceberg_table_of_a_sql_catalog(
     broker: RunningBroker, tmp_path: Path, endpoint: str, *, is_remote: bool
@@ -147,6 +172,11 @@ def test_iceberg_table_of_a_sql_catalog(
     bodies = sorted(table.scan().to_arrow().column("body").to_pylist())
     assert bodies == sorted(b"body %d" % number for number in range(MESSAGES))
     assert ExportRequest.from_text(request.as_text()) == request
+    (day,) = compact_table(run_here, CompactionRequest(target, catalog=catalog))
+    assert (day.new_files, day.messages) == (1, MESSAGES)
+    assert sorted(table.refresh().scan().to_arrow().column("body").to_pylist()) == bodies
+    with pytest.raises(CompactionError, match=r"is table shop\.orders of a catalog; give --catalog-table"):
+        list(compact_table(run_here, CompactionRequest(target)))
     elsewhere = ExportRequest((), TOPIC, tmp_path / "other", "iceberg", cluster=cluster(broker), catalog=catalog)
     with pytest.raises(ExportError, match="give that directory"):
         list(export_topic(run_here, elsewhere))

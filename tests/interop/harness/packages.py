@@ -85,6 +85,17 @@ def yarn_jars(version: str = HADOOP, maven_seconds_max: int = MAVEN_SECONDS_MAX)
 
 
 @cache
+def hadoop_aws_jars(version: str = HADOOP, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> tuple[str, ...]:
+    """Return the class path of Hadoop's s3a, 690 MB with Amazon's SDK; raises `NotAvailable` without it."""
+    directory = cache_directory() / f"hadoop-aws-{version}"
+    directory.mkdir(parents=True, exist_ok=True)
+    jars = _cached_jars(directory) or _resolve(
+        directory, version, maven_seconds_max, ("aws",), group="org.apache.hadoop", prefix="hadoop-"
+    )
+    return tuple(jars)
+
+
+@cache
 def iceberg_rest_jars(version: str = ICEBERG, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> tuple[str, ...]:
     """Return the class path of Iceberg's REST catalog, which is in its test jar; raises `NotAvailable` without it."""
     directory = cache_directory() / f"iceberg-rest-{version}"

@@ -21,6 +21,15 @@ def parse_location(_: click.Context, parameter: click.Parameter, text: str) -> P
     return path
 
 
+def parse_new_location(context: click.Context, parameter: click.Parameter, text: str | None) -> Path | str | None:
+    """Return a local directory that does not exist yet as a path; keep a URI as it is."""
+    if text is None:
+        return None
+    if "://" not in text and Path(text).exists():
+        raise click.UsageError(f"{text} exists; give a new directory")
+    return parse_location(context, parameter, text)
+
+
 def catalog_options(command: Command) -> Command:
     """Add --catalog-table and --catalog; the command receives `catalog_table` and `catalog_properties`."""
     table = click.option(

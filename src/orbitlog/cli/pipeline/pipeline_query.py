@@ -17,6 +17,7 @@ from orbitlog.cli.output.display_text import body_preview, byte_count, counted, 
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.line_writer import LineWriter
 from orbitlog.cli.output.stream_table import Column, StreamTable
+from orbitlog.cli.pipeline.lake_options import parse_new_location
 from orbitlog.cli.pipeline.pipeline_options import (
     cluster_options,
     log_path_options,
@@ -43,7 +44,12 @@ _ERROR_CHARACTERS_MAX = 300
 @click.option("--to", "to_ms", callback=parse_time, metavar="TIME", help="Only messages stored before this time.")
 @click.option("--contains", metavar="TEXT", help="Only messages whose body contains this text.")
 @click.option("--limit", type=click.IntRange(min=0), help="Maximum number of rows.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the rows as Parquet into this new directory.")
+@click.option(
+    "--out",
+    metavar="DIRECTORY",
+    callback=parse_new_location,
+    help="Write the rows as Parquet into this new directory, or its URI: s3a://BUCKET/PATH (needs hadoop-aws).",
+)
 @cluster_options
 @master_option
 @log_path_options
@@ -59,7 +65,7 @@ def command(
     to_ms: int | None,
     contains: str | None,
     limit: int | None,
-    out: Path | None,
+    out: Path | str | None,
     address: str | None,
     context_name: str | None,
     uses_tls: bool,
@@ -72,16 +78,16 @@ def command(
 
     STORE is a broker's storePathRootDir, or name=PATH to name it. With --name-server or --context, --topic is read from
     that cluster instead. Times are ISO 8601 (UTC) or milliseconds."""
+    from orbitlog.pipeline.export.hadoop_s3a import spark_location
     from orbitlog.pipeline.sources.message_query import MessageFilter, as_json_rows, messages_frame, query_sql
 
-    if out is not None and out.exists():
-        raise click.UsageError(f"{out} exists; give a new directory")
     cluster = _cluster(address, context_name, uses_tls=uses_tls, topic=topic)
     if bool(stores) == (cluster is not None):
         raise click.UsageError("give stores, or a cluster with --name-server or --context and its --topic")
     named = name_given_stores(stores, config_path, assignments) if stores else ()
     wanted = MessageFilter(topic, key, from_ms, to_ms, contains)
     with spark_session(master, "query") as spark, _SparkErrors():
+        out_location = "" if out is None else spark_location(spark, str(out))
         if sql is not None:
             frame = query_sql(spark, named, sql, wanted, cluster=cluster, is_restricted=restricted)
         elif not output.is_table or out is not None:
@@ -91,7 +97,7 @@ def command(
         if limit is not None:
             frame = frame.limit(limit)
         if out is not None:
-            frame.write.parquet(str(out))
+            frame.write.parquet(out_location)
         elif not output.is_table:
             _write_json(frame if sql is not None else as_json_rows(frame), output)
         elif sql is not None:

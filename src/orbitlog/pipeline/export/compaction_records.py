@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
@@ -48,18 +49,27 @@ class CompactionRecords:
         self._files.delete(record_name(number))
 
     def clean_up(self, committed: int) -> None:
-        """Delete the output files of compactions that were killed before their commit; the caller holds the lock."""
+        """Delete the output files of compactions that were killed before their commit.
+
+        On an object store, where there are no locks, raise `CompactionError` if one may still run.
+        """
         for number in self.numbers():
             written = self._files.read(record_name(number))
             value = {} if written is None else orjson.loads(written)
             if number > committed:
-                age_ms = int(time.time() * 1000) - value.get("timeMs", 0)
-                if not self._files.is_local and age_ms < _ABANDONED_MS:
-                    continue  # it may still run
                 if not self._files.is_local:
+                    self._check_abandoned(number, value.get("timeMs", 0))
                     self.delete(number)  # first: a compaction that still runs then refuses to commit
                 self._delete_outputs(value.get("outputs", ()))
             self.delete(number)
+
+    def _check_abandoned(self, number: int, began_ms: int) -> None:
+        if int(time.time() * 1000) - began_ms < _ABANDONED_MS:
+            began = datetime.fromtimestamp(began_ms // 1000, UTC).isoformat()
+            raise CompactionError(
+                f"a compaction of {self._files} that began at {began} has not ended; if it was killed, wait until it is"
+                f" a day old, or delete {record_name(number)}"
+            )
 
     def _delete_outputs(self, outputs: Sequence[str]) -> None:
         for path in outputs:
