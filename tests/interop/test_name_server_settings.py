@@ -249,6 +249,10 @@ def both_name_servers(
         assert namesrv_keys.BEHAVIOUR[key] in stated(directory / "ours", "nameserver")
 
 
+def test_every_key_of_a_name_server_that_changes_behaviour_is_tried() -> None:
+    assert namesrv_keys.BEHAVIOUR.keys() == {"clusterTest", "notifyMinBrokerIdChanged", "socksProxyConfig"}
+
+
 def route_code(port: int, topic: str = TOPIC) -> int:
     return ask_broker(f"{HOST}:{port}", RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code
 

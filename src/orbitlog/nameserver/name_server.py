@@ -21,7 +21,7 @@ from orbitlog.errors import RequestRefused
 from orbitlog.formats.tables.json_records import JsonRecord
 from orbitlog.nameserver.handle_brokers import NAME_CHARACTERS_MAX, BrokerHandlers
 from orbitlog.nameserver.kv_configs import ORDER_TOPIC_CONFIG, KvConfigs
-from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.nameserver.nameserver_settings import WAIT_SECONDS, WAITS, NameServerSettings
 from orbitlog.nameserver.route_table import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable
 from orbitlog.observe.conditions import LIMIT_REACHED, Conditions, ReachedCounters
 from orbitlog.observe.metrics_settings import SLOW_REQUEST_MS
@@ -85,8 +85,8 @@ class NameServer:
         """Registered addresses of brokers in this process, to be replaced in responses by the address a client used."""
         self._routes: dict[str, bytes] = {}
         self._routes_revision = -1
-        waits = self.settings.need_wait_for_service
-        self._routes_from_ms = self._now_ms() + self.settings.wait_seconds_for_service * 1000 if waits else 0
+        waits = self.settings.waits
+        self._routes_from_ms = self._now_ms() + waits[WAIT_SECONDS.key] * 1000 if waits[WAITS.key] else 0
         self.conditions = Conditions()
         self._reached = ReachedCounters(self.conditions, LIMIT_REACHED, self.limits.reached)
         self._brokers = BrokerHandlers(self.table, self.limits, self._now_ms, self._ordered_topics, self.conditions)

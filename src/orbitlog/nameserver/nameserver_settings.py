@@ -29,6 +29,11 @@ def _path(text: str) -> Path | None:
     return Path(text).expanduser() if text else None
 
 
+WAITS = Setting("needWaitForService", parse_truth, False, "refuse routes after a start until brokers have registered")
+WAIT_SECONDS = Setting(
+    "waitSecondsForService", number_between(0), 45, "seconds for which needWaitForService refuses routes"
+)
+WAIT_SETTINGS: tuple[Setting[Any], ...] = (WAITS, WAIT_SECONDS)
 _ALL: tuple[Setting[Any], ...] = (
     Setting("listenPort", number_between(0, 65535), PORT_DEFAULT, "port to listen on; 0 takes a free one"),
     Setting("bindAddress", str, "127.0.0.1", "address to listen on; 0.0.0.0 for every address of the machine"),
@@ -51,8 +56,7 @@ _ALL: tuple[Setting[Any], ...] = (
     Setting("deleteTopicWithBrokerRegistration", parse_truth, False, "remove topics that a broker no longer registers"),
     Setting("enableTopicList", parse_truth, True, "allow lists of a cluster's topics"),
     Setting("enableAllTopicList", parse_truth, True, "allow lists of all topics"),
-    Setting("needWaitForService", parse_truth, False, "refuse routes after a start until brokers have registered"),
-    Setting("waitSecondsForService", number_between(0), 45, "seconds for which needWaitForService refuses routes"),
+    *WAIT_SETTINGS,
     Setting("scanNotActiveBrokerInterval", number_between(10), 5000, "milliseconds between scans for silent brokers"),
     Setting("serverChannelMaxIdleTimeSeconds", number_between(1), 120, "seconds until an idle connection is closed"),
     Setting("connectionsMax", number_between(1), 20000, "maximum of open connections"),
@@ -85,8 +89,6 @@ class NameServerSettings:
     delete_topic_with_broker_registration: bool = False
     enable_topic_list: bool = True
     enable_all_topic_list: bool = True
-    need_wait_for_service: bool = False
-    wait_seconds_for_service: int = 45
     scan_not_active_broker_interval: int = 5000
     server_channel_max_idle_time_seconds: int = 120
     connections_max: int = 20000
@@ -97,6 +99,9 @@ class NameServerSettings:
     )
     tls: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The given texts of TLS settings."""
+    waits: Mapping[str, Any] = field(
+        default_factory=lambda: {setting.key: setting.default for setting in WAIT_SETTINGS}
+    )
     metrics: Mapping[str, Any] = field(
         default_factory=lambda: {setting.key: setting.default for setting in METRICS_SETTINGS}
     )
@@ -114,6 +119,7 @@ class NameServerSettings:
             **self.limits,
             **self.access,
             **self.metrics,
+            **self.waits,
             **{key: "***" for key in SECRET_SETTINGS if self.access[key]},
             **tls,
         }
@@ -133,12 +139,12 @@ def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_METRICS_KEYS = frozenset(setting.key for setting in METRICS_SETTINGS)
+_MAPPED_KEYS = frozenset(setting.key for setting in (*METRICS_SETTINGS, *WAIT_SETTINGS))
 _SHARED_KEYS = (
-    frozenset(limit.key for limit in NAMESERVER_LIMITS) | ACCESS_SETTINGS.keys() | TLS_SETTINGS.keys() | _METRICS_KEYS
+    frozenset(limit.key for limit in NAMESERVER_LIMITS) | ACCESS_SETTINGS.keys() | TLS_SETTINGS.keys() | _MAPPED_KEYS
 )
 assert {_attribute(key) for key in NAMESERVER_SETTINGS.keys() - _SHARED_KEYS} == (
-    {field.name for field in fields(NameServerSettings)} - {"limits", "access", "metrics", "tls", "warnings"}
+    {field.name for field in fields(NameServerSettings)} - {"limits", "access", "metrics", "waits", "tls", "warnings"}
 )
 
 
@@ -155,6 +161,7 @@ def load_nameserver_settings(
     access = {key: setting.default for key, setting in ACCESS_SETTINGS.items()}
     tls: dict[str, str] = {}
     metrics = {setting.key: setting.default for setting in METRICS_SETTINGS}
+    waits = {setting.key: setting.default for setting in WAIT_SETTINGS}
     others: dict[str, tuple[str, str]] = {}
     for source, texts in sources:
         for key, text in texts.items():
@@ -171,6 +178,8 @@ def load_nameserver_settings(
                 tls[key] = text
             elif key in metrics:
                 metrics[key] = value
+            elif key in waits:
+                waits[key] = value
             else:
                 values[_attribute(key)] = value
     warnings = [sentence for key, (text, source) in others.items() if (sentence := _reviewed(key, text, source))]
@@ -180,7 +189,7 @@ def load_nameserver_settings(
             " address; add bindAddress=0.0.0.0 for clients on other machines"
         )
     return NameServerSettings(
-        **values, limits=limits, access=access, tls=tls, metrics=metrics, warnings=tuple(warnings)
+        **values, limits=limits, access=access, tls=tls, metrics=metrics, waits=waits, warnings=tuple(warnings)
     )
 
 

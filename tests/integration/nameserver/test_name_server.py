@@ -122,7 +122,7 @@ def test_route_changes_with_every_registration() -> None:
 def test_routes_are_refused_for_some_seconds_after_a_start() -> None:
     async def test() -> None:
         now_ms = 1_000
-        settings = dataclasses.replace(SETTINGS, need_wait_for_service=True, wait_seconds_for_service=45)
+        settings = dataclasses.replace(SETTINGS, waits={"needWaitForService": True, "waitSecondsForService": 45})
         async with nameserver(settings, lambda: now_ms) as (_, asker):
             await asker.register()
             for passed_ms, topic, expected in (
