@@ -158,16 +158,9 @@ sizes: setup ## measure size and installation of the core and each extra; writes
 man: setup ## regenerate the man pages, which the wheel installs (docs/install.md)
 	@$(BIN)/python tools/generate_man.py
 
-# Rooms that their unit tests alone must cover, and the least percentage of lines and branches in each.
-COVERED_ROOMS := access filters formats settings wire
-COVERAGE_MIN := 87
 .PHONY: coverage
-coverage: setup ## measure lines and branches that their unit tests run in five rooms; fails if one is below 87 %
-	@rm -f .coverage .coverage.*
-	@$(BIN)/python -m coverage run -m pytest -q -m "$(QUICK)" $(COVERED_ROOMS:%=tests/unit/%) $(ARGS)
-	@$(BIN)/python -m coverage combine -q
-	@for room in $(COVERED_ROOMS); do echo "== $$room"; \
-		$(BIN)/python -m coverage report --include="src/orbitlog/$$room/*" --fail-under=$(COVERAGE_MIN) || exit 1; done
+coverage: setup ## measure lines and branches that the tests of each room run (ARGS="wire"); fails below tools/coverage_floors.json
+	@$(BIN)/python tools/room_coverage.py --markers "$(QUICK)" $(ARGS)
 
 .PHONY: release-check
 release-check: setup ## build sdist and wheel, and check them on each Python that is installed (docs/releasing.md)
