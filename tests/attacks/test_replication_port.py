@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -13,10 +13,12 @@ from typing import Any, ClassVar, cast
 import pytest
 import uvloop
 
-from orbitlog.errors import OrbitlogError, ReplicaMismatch
+from orbitlog.broker.slave.paged_tables import TOPIC_PAGES, Page, fetch_pages
+from orbitlog.errors import OrbitlogError, RemotingError, ReplicaMismatch
 from orbitlog.formats.derived.epoch_file import EpochEntry
 from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.records.message import encode_message, make_message
+from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.replication.group.master_term import Follower, MasterTerm
 from orbitlog.replication.group.member_driver import DriverEvents, DriverLimits, MemberDriver
 from orbitlog.replication.group.member_links import Frame, MemberLink
@@ -27,6 +29,7 @@ from orbitlog.settings.limits import HA_CONNECTIONS
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
+from orbitlog.wire.bodies.registration_body import TopicWrapper
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.ha_frames import TRANSFER_BODY_BYTES_MAX, TransferDecoder, encode_report, encode_transfer_head
 from orbitlog.wire.replication.epoch_frames import (
@@ -383,3 +386,16 @@ def test_slaves_with_ever_new_ids_are_not_remembered() -> None:
     remembered = (term._absent_s, term._tables_of, term._tables_lag_s)
     assert all(2 in values and len(values) < 1_100 for values in remembered), "2 is in the in-sync set"
     assert term.has_tables(4_999, 1) and not term.has_tables(3, 1)
+
+
+def test_table_of_a_master_without_end_is_left() -> None:
+    page = TopicWrapper(topics={f"T{number}": TopicConfig(f"T{number}") for number in range(60_000)})
+    asked: list[str] = []
+
+    async def ask(fields: Mapping[str, str]) -> Page:
+        asked.append(fields["topicSeq"])
+        return Page({"totalTopicNum": str(10**18)}, b"")
+
+    with pytest.raises(RemotingError, match="more than 1000000 rows"):
+        asyncio.run(fetch_pages(ask, TOPIC_PAGES, lambda _: page, lambda rows: len(rows.topics)))
+    assert len(asked) == 17

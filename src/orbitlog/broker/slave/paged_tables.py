@@ -16,6 +16,7 @@ from orbitlog.wire.bodies.registration_body import TopicWrapper
 
 _PAGE_ROWS = 2000
 _PAGES_MAX = 10_000
+ROWS_MAX = 1_000_000
 T = TypeVar("T", TopicWrapper, GroupTable)
 
 
@@ -46,20 +47,24 @@ async def fetch_pages(
 ) -> list[T]:
     """Return the pages of a table, of one version; none if the master does not serve it.
 
-    `ask` gets the fields of a request. Raise `RemotingError` if the table changes so often that it is never complete.
+    `ask` gets the fields of a request. Raise `RemotingError` if the table changes so often that it is never complete,
+    or if it has more rows than any master keeps.
     """
     pages: list[T] = []
+    rows = 0
     for _ in range(_PAGES_MAX):
-        rows = sum(map(row_count, pages))
         version = encode_body(pages[0].data_version).decode() if pages else ""
         answer = await ask({fields.first_row: str(rows), fields.rows_max: str(_PAGE_ROWS), "dataVersion": version})
         if answer is None:
             return []
         page = decode(answer.body)
         if pages and page.data_version != pages[0].data_version:
-            pages = []  # this one starts from the first row
+            pages, rows = [], 0  # this one starts from the first row
         pages.append(page)
+        rows += row_count(page)
+        if rows > ROWS_MAX:
+            raise RemotingError(f"the table has more than {ROWS_MAX} rows")
         total = answer.ext_fields.get(fields.rows_total, "")
-        if not is_number(total) or sum(map(row_count, pages)) >= int(total) or not row_count(page):
+        if not is_number(total) or rows >= int(total) or not row_count(page):
             return pages
     raise RemotingError(f"the table changed too often: it was not complete after {_PAGES_MAX} pages")

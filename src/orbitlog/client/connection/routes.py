@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from orbitlog.client.connection.cluster_link import ClusterLink
-from orbitlog.errors import BrokerRefused, FormatError, NoBroker, NoRoute, RemotingError
+from orbitlog.errors import BrokerRefused, ClientClosed, FormatError, NoBroker, NoRoute, RemotingError
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.bodies.route_bodies import ROUTE_BROKERS_MAX, TopicRoute, require_listable
@@ -128,6 +128,8 @@ class Routes:
             known = self._known.get(topic)
             try:
                 route = await self.refresh(topic, create=known is not None and known.is_borrowed)
+            except ClientClosed:
+                return
             except (RemotingError, BrokerRefused, NoRoute, FormatError):
                 route = None
             await asyncio.sleep(_SUSPECT_SECONDS)  # also if it is complete: a dead master may still be registered
