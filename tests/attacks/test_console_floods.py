@@ -138,3 +138,14 @@ def test_quoted_cookie_costs_no_work() -> None:
     assert _cookie(f"a=b; {COOKIE}=one") == "one"
     assert _cookie(f"{COOKIE}=one; {SECURE_COOKIE}=two;c") == "two"
     assert _cookie("") == _cookie(";;=") == _cookie(f"x{COOKIE}=one") == ""
+
+
+def test_unknown_static_files_count_as_requests(tmp_path: Path) -> None:
+    """Each of them renders an error page; those that exist are served from memory."""
+    options = ConsoleOptions(tmp_path, port=0, requests_per_second=0.001, request_burst=3)
+    with ConsoleSite(options) as console:
+        asset = console.get("/sign-in").text.split('src="')[1].split('"')[0]
+        assert asset.startswith("/static/")
+        unknown = ["/static/x", "/static/x/y.css", f"{asset}x", "/static/"]
+        assert [console.get(path).status for path in unknown] == [404, 404, 429, 429]
+        assert [console.get(asset).status for _ in range(10)] == [200] * 10

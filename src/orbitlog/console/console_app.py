@@ -46,7 +46,7 @@ def create_app(console: Console) -> Application:
         exception_handlers={OrbitlogError: errors.known, HTTPException: errors.http, Exception: errors.unexpected},
     )
     app.router.redirect_slashes = False
-    return VisitorGuard(app, console)
+    return VisitorGuard(app, console, assets.has)
 
 
 class _Errors:

@@ -36,11 +36,12 @@ SECURITY_HEADERS = (
 
 
 class VisitorGuard:
-    """ASGI middleware around the console's application."""
+    """ASGI middleware around the console's application; `is_asset` returns whether a static file has a path."""
 
-    def __init__(self, app: Application, console: Console) -> None:
+    def __init__(self, app: Application, console: Console, is_asset: Callable[[str], bool]) -> None:
         self._app = app
         self._console = console
+        self._is_asset = is_asset
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,7 +66,8 @@ class VisitorGuard:
         if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
             return 413, f"the request is larger than {BODY_BYTES_MAX} bytes"
         client = scope.get("client") or ("", 0)
-        if not scope["path"].startswith(_STATIC) and not console.rate.allow(str(client[0])):
+        # Static files cost nothing, and a page needs several; the error page for an unknown one is rendered.
+        if not self._is_asset(scope["path"]) and not console.rate.allow(str(client[0])):
             return 429, "too many requests; wait a second"
         if is_safe_method(scope["method"]):
             return None

@@ -46,6 +46,11 @@ class StaticAssets:
         assert name in self._assets, name
         return f"/static/{self.version}/{name}"
 
+    def has(self, path: str) -> bool:
+        """Return whether a file is served under a path."""
+        start = f"/static/{self.version}/"
+        return path.startswith(start) and path.removeprefix(start) in self._assets
+
     async def serve(self, request: Request) -> Response:
         asset = self._assets.get(request.path_params["name"])
         if asset is None or request.path_params["version"] != self.version:
