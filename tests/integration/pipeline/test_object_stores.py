@@ -18,11 +18,16 @@ from pyspark.sql import types as T
 
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.pipeline.export import compaction_records
-from orbitlog.pipeline.export.compaction_job import CompactionRequest, compact_table, plan_compaction
+from orbitlog.pipeline.export.compaction_job import (
+    CompactionRequest,
+    compact_table,
+    delete_expired,
+    plan_compaction,
+)
 from orbitlog.pipeline.export.compaction_plan import CompactionError
 from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
 from orbitlog.pipeline.export.export_plan import ExportError
-from orbitlog.pipeline.export.iceberg_export import IcebergCatalog, latest_metadata
+from orbitlog.pipeline.export.iceberg_export import IcebergCatalog, IcebergExport, latest_metadata
 from orbitlog.pipeline.export.parquet_export import ParquetTable
 from orbitlog.pipeline.network.cluster_session import close_sessions
 from orbitlog.pipeline.network.network_options import ClusterOptions, parse_cluster_options
@@ -144,6 +149,20 @@ def test_compaction_on_s3_leaves_each_message_once(
     assert list(compact_table(run_here, CompactionRequest(target))) == []
     assert list(export_topic(run_here, request)) == []
     assert LocationFiles(target).names("_orbitlog/compactions") == []
+    assert delete_expired(CompactionRequest(target)) == 0
+    if table_format == "delta":
+        from deltalake import DeltaTable
+
+        properties = {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
+        DeltaTable(target.replace("s3a:", "s3:")).alter.set_table_properties(properties)
+    else:
+        table = IcebergExport(target, pa.schema([])).table()
+        assert table is not None
+        with table.transaction() as transaction:
+            transaction.set_properties({"history.expire.max-snapshot-age-ms": "-1000"})
+    assert delete_expired(CompactionRequest(target)) == len(plan.files)
+    assert LocationFiles(target).names(directory) == sorted(left - present)
+    assert rows_of(target.replace("s3a:", "s3:"), table_format, object_store, endpoint) == expected
 
 
 def test_compaction_of_parquet_files_on_s3_is_refused(broker: RunningBroker) -> None:

@@ -46,6 +46,12 @@ def _days(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) 
     help="Maximum size of a merged file. Files below three quarters of it are small.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be merged, and change nothing.")
+@click.option(
+    "--delete-expired",
+    "deletes_expired",
+    is_flag=True,
+    help="Then delete the replaced files whose retention, as the table defines it, has passed.",
+)
 @catalog_options
 @master_option
 @output_options
@@ -56,6 +62,7 @@ def command(
     min_files: int,
     target_bytes: int,
     dry_run: bool,
+    deletes_expired: bool,
     catalog_table: str | None,
     catalog_properties: tuple[tuple[str, str], ...],
     master: str,
@@ -67,6 +74,8 @@ def command(
     repeats no row. Exports to Delta and Iceberg may run meanwhile; plain Parquet files need --follow --compact for
     that."""
     output.check(_FIELDS)
+    if dry_run and deletes_expired:
+        raise click.UsageError("--dry-run changes nothing; give it without --delete-expired")
     from orbitlog.pipeline.export.compaction_job import CompactionRequest
 
     catalog = chosen_catalog(catalog_table, catalog_properties)
@@ -74,6 +83,10 @@ def command(
     count = _show_plan(request, output) if dry_run else _compact(request, master, output)
     if output.is_table and not count:
         click.echo(f"nothing to merge: no day has {min_files} small files that fit into one")
+    if deletes_expired:
+        from orbitlog.pipeline.export.compaction_job import delete_expired
+
+        click.echo(f"{counted(delete_expired(request), 'expired file')} deleted", err=True)
 
 
 def _show_plan(request: CompactionRequest, output: Output) -> int:

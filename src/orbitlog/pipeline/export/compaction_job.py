@@ -12,7 +12,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,6 +75,7 @@ class CompactedTable(Protocol):
     def prepare(self) -> None: ...
     def begin(self, plan: DayPlan) -> tuple[int, list[str]]: ...
     def replace(self, number: int, old: Sequence[TableFile], new: Sequence[dict[str, Any]]) -> None: ...
+    def delete_expired(self) -> int: ...
 
 
 def plan_compaction(request: CompactionRequest) -> list[DayPlan]:
@@ -96,16 +97,32 @@ def compact_table(
     `is_export`: the caller is the export of this table, between two batches.
     """
     table = _open_table(request)
-    with ExitStack() as locks:
-        locks.enter_context(table_lock(request.target, COMPACTION_LOCK))
-        if isinstance(table, _ParquetSteps) and not is_export:
-            locks.enter_context(table_lock(request.target, WRITER_LOCK))
+    with _locked(request, table, is_export=is_export):
         table.prepare()
         for plan in _plans(request, table):
             try:
                 yield _compact_day(run, request, table, plan, progress)
             except (OSError, pa.ArrowException) as error:
                 raise CompactionError(f"could not compact {plan.day} of {request.target}: {error}") from error
+
+
+def delete_expired(request: CompactionRequest) -> int:
+    """Delete the replaced files of a table whose retention has passed; return their number."""
+    table = _open_table(request)
+    with _locked(request, table, is_export=False):
+        try:
+            return table.delete_expired()
+        except OSError as error:
+            raise CompactionError(f"could not delete expired files of {request.target}: {error}") from error
+
+
+@contextmanager
+def _locked(request: CompactionRequest, table: CompactedTable, *, is_export: bool) -> Iterator[None]:
+    with ExitStack() as locks:
+        locks.enter_context(table_lock(request.target, COMPACTION_LOCK))
+        if isinstance(table, _ParquetSteps) and not is_export:
+            locks.enter_context(table_lock(request.target, WRITER_LOCK))
+        yield
 
 
 def _compact_day(
@@ -186,6 +203,9 @@ class _CommittedSteps:
         self._table.replace(number, old, new)
         self._records.delete(number)
 
+    def delete_expired(self) -> int:
+        return self._table.delete_expired()
+
 
 class _ParquetSteps:
     """Steps for plain Parquet files: the record is saved right before the exchange."""
@@ -208,3 +228,6 @@ class _ParquetSteps:
 
     def replace(self, number: int, old: Sequence[TableFile], new: Sequence[dict[str, Any]]) -> None:
         self._table.replace(number, old, new)
+
+    def delete_expired(self) -> int:
+        return self._table.delete_expired()

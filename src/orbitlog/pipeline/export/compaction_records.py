@@ -51,7 +51,7 @@ class CompactionRecords:
     def clean_up(self, committed: int) -> None:
         """Delete the output files of compactions that were killed before their commit.
 
-        On an object store, where there are no locks, raise `CompactionError` if one may still run.
+        Object stores have no locks: raise `CompactionError` there if one may still run.
         """
         for number in self.numbers():
             written = self._files.read(record_name(number))

@@ -32,7 +32,7 @@ class DeltaCompaction:
 
     def __init__(self, target: Path | str) -> None:
         self._target = target
-        self._uri = LocationFiles(target).uri
+        self._files = LocationFiles(target)
 
     def committed(self) -> int:
         """Return the number of the last compaction, -1 for none."""
@@ -79,11 +79,22 @@ class DeltaCompaction:
 
     def delete_expired(self) -> int:
         """Delete the files that no version within the retention of the table has; return their number."""
+        from deltalake.exceptions import DeltaError
+
         table = self._table()
-        return 0 if table is None else len(table.vacuum(dry_run=False))
+        try:
+            # Without `full`, deltalake finds no file that was replaced before the last checkpoint of the log. It lists
+            # files until their entries leave the log, whether they exist or not.
+            listed = [] if table is None else table.vacuum(full=True)
+            present = [path for path in listed if self._files.exists(path)]
+            if table is not None and present:
+                table.vacuum(dry_run=False, full=True)
+            return len(present)
+        except DeltaError as error:
+            raise CompactionError(f"could not delete expired files of {self._target}: {error}") from error
 
     def _table(self) -> DeltaTable | None:
-        table = open_delta(self._uri)
+        table = open_delta(self._files.uri)
         if table is None:
             return None
         features = frozenset(table.protocol().reader_features or ()) - _READER_FEATURES

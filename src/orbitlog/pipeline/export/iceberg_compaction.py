@@ -7,7 +7,8 @@ skip it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,12 @@ from orbitlog.pipeline.export.iceberg_export import COMMITS_MAX, IcebergCatalog,
 from orbitlog.pipeline.runtime.location_files import LocationFiles
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 _NUMBER = "orbitlog.compaction"
+_SNAPSHOT_AGE_MS = 5 * 86_400_000  # the default of Iceberg
 
 
 class IcebergCompaction:
@@ -63,6 +66,28 @@ class IcebergCompaction:
             return
         raise CompactionError(f"could not commit a compaction of {self._target}: other writers commit too often")
 
+    def delete_expired(self) -> int:
+        """Expire snapshots by the properties of the table, and delete the files that only they have.
+
+        Return the number of deleted data files. A kill after the commit leaves files that no snapshot has.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        for _ in range(COMMITS_MAX):
+            table = self._export.table()
+            expired = [] if table is None else expired_snapshots(table, int(time.time() * 1000))
+            if table is None or not expired:
+                return 0
+            data_files, metadata_files = _files_of_only(table, expired)
+            try:
+                table.maintenance.expire_snapshots().by_ids([snapshot.snapshot_id for snapshot in expired]).commit()
+            except (VersionTaken, CommitFailedException):
+                continue
+            for path in (*data_files, *metadata_files):
+                table.io.delete(path)
+            return len(data_files)
+        raise CompactionError(f"could not expire snapshots of {self._target}: other writers commit too often")
+
     def _commit(self, table: Table, number: int, old: Sequence[DataFile], new: Sequence[dict[str, Any]]) -> None:
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
@@ -87,6 +112,41 @@ class IcebergCompaction:
             if prefix is not None and not task.delete_files and task.file.spec_id == table.spec().spec_id:
                 files[path.removeprefix(prefix)] = task.file
         return files
+
+
+def expired_snapshots(table: Table, now_ms: int) -> list[Snapshot]:
+    """Return the snapshots that may expire by the properties of the table; those of branches and tags may not."""
+    age_ms = int(table.properties.get("history.expire.max-snapshot-age-ms", _SNAPSHOT_AGE_MS))
+    kept_min = int(table.properties.get("history.expire.min-snapshots-to-keep", "1"))
+    protected = {reference.snapshot_id for reference in table.metadata.refs.values()}
+    newest = sorted(table.snapshots(), key=lambda snapshot: snapshot.timestamp_ms, reverse=True)[:kept_min]
+    protected |= {snapshot.snapshot_id for snapshot in newest}
+    return [
+        snapshot
+        for snapshot in table.snapshots()
+        if snapshot.snapshot_id not in protected and snapshot.timestamp_ms < now_ms - age_ms
+    ]
+
+
+def _files_of_only(table: Table, expired: Sequence[Snapshot]) -> tuple[set[str], set[str]]:
+    """Return the data files and the metadata files that only these snapshots have."""
+    gone = {snapshot.snapshot_id for snapshot in expired}
+    manifests: dict[bool, dict[str, ManifestFile]] = {True: {}, False: {}}
+    for snapshot in table.snapshots():
+        found = {manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)}
+        manifests[snapshot.snapshot_id in gone].update(found)
+    unused = {path: manifest for path, manifest in manifests[True].items() if path not in manifests[False]}
+    kept = _live_files(table, manifests[False].values())
+    lists = {snapshot.manifest_list for snapshot in expired}
+    return _live_files(table, unused.values()) - kept, {*unused, *lists}
+
+
+def _live_files(table: Table, manifests: Iterable[ManifestFile]) -> set[str]:
+    return {
+        entry.data_file.file_path
+        for manifest in manifests
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    }
 
 
 def _number(table: Table | None) -> int:

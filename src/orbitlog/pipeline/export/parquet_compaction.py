@@ -46,11 +46,27 @@ class ParquetCompaction:
         numbers = self._table.records()
         if numbers and not self._table.is_applied(numbers[-1]):
             self._files.delete(record_name(numbers.pop()))
+        self._delete_replaced(numbers)
+        return numbers[-1] + 1 if numbers else 0
+
+    def delete_expired(self) -> int:
+        """Delete replaced files that no reader lists any more; return their number."""
+        before = self._replaced_files()
+        self.begin()
+        return before - self._replaced_files()
+
+    def _replaced_files(self) -> int:
+        return sum(
+            len(set(self._table.record(int(name))["replaced"]))
+            for name in self._files.names(_REPLACED)
+            if int(name) in self._table.records()
+        )
+
+    def _delete_replaced(self, numbers: Sequence[int]) -> None:
         kept = self._kept(numbers)
         for name in self._files.names(_REPLACED):
             if name not in kept:
                 self._files.delete_directory(f"{_REPLACED}/{name}")
-        return numbers[-1] + 1 if numbers else 0
 
     def _kept(self, numbers: Sequence[int]) -> set[str]:
         """Return the names of replaced directories that a reader may still be listing."""

@@ -67,6 +67,11 @@ def compact(*arguments: object) -> Any:
         (["NOWHERE"], 1, "contains no export; give the directory of a table that export wrote"),
         (["NOWHERE", "--day", "yesterday"], 2, "a day is YYYY-MM-DD, such as 2026-01-31"),
         (["NOWHERE", "--min-files", "1"], 2, "1 is not in the range x>=2"),
+        (
+            ["NOWHERE", "--dry-run", "--delete-expired"],
+            2,
+            "--dry-run changes nothing; give it without --delete-expired",
+        ),
         (["NOWHERE", "--catalog", "type=sql"], 2, "a catalog needs --catalog-table NAMESPACE.NAME"),
         (["NOWHERE", "--json", "--format", "{nothing}"], 2, "nothing"),
     ],
@@ -97,7 +102,8 @@ def test_compaction_prints_each_day(table: Path, without_spark: list[str]) -> No
     row = json.loads(compact(table, "--json", "--master", "local[1]").stdout)
     assert list(row) == ["day", "files", "fileBytes", "newFiles", "newFileBytes", "messages", "seconds"]
     assert (row["day"], row["files"], row["newFiles"], row["messages"]) == ("2024-10-04", 4, 1, 20)
-    result = compact(table)
+    result = compact(table, "--delete-expired")
+    assert result.stderr == "0 expired files deleted\n"
     assert result.stdout == "nothing to merge: no day has 2 small files that fit into one\n"
     assert without_spark == ["local[1]"]  # nothing to do is known without Spark
 

@@ -25,7 +25,12 @@ from orbitlog.pipeline.export import (
     iceberg_export,
     parquet_compaction,
 )
-from orbitlog.pipeline.export.compaction_job import CompactionRequest, compact_table, plan_compaction
+from orbitlog.pipeline.export.compaction_job import (
+    CompactionRequest,
+    compact_table,
+    delete_expired,
+    plan_compaction,
+)
 from orbitlog.pipeline.export.compaction_locks import TableLocked
 from orbitlog.pipeline.export.compaction_plan import CompactionError
 from orbitlog.pipeline.export.delta_export import DeltaExport
@@ -557,3 +562,73 @@ def test_two_exports_of_the_same_iceberg_batch_commit_it_once(send: Send, reques
     with pytest.raises(ExportError, match="another process is writing to"):
         list(export_topic(meanwhile, request))
     assert len(places(request.target, "iceberg")) == 5
+
+
+WEEK_S = 7 * 86_400
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_replaced_files_are_deleted_once_their_retention_has_passed(
+    send: Send, request_of: RequestOf, table_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = request_of(table_format, batch_messages=5)
+    send(20)
+    export(request)
+    compact(request)
+    send(5)
+    export(request)
+    asked = CompactionRequest(request.target)
+    assert delete_expired(asked) == 0
+    present = data_files(request)
+    assert len(present) == 6
+    pass_retention(request, monkeypatch)
+    rows = read_table(request.target, table_format)
+    assert delete_expired(asked) == 4
+    assert delete_expired(asked) == 0
+    assert data_files(request) == sorted(table_files(request))
+    assert len(data_files(request)) == 2
+    assert read_table(request.target, table_format) == rows
+    send(5)
+    assert export(request) == 5
+    assert compact(request) == [(3, 1)]
+    assert places(request.target, table_format) == [(0, number) for number in range(30)]
+
+
+def data_files(request: ExportRequest) -> list[str]:
+    """List all data files below the directory, once for each name."""
+    return sorted({path.name for path in Path(request.target).rglob("*.parquet") if "_delta_log" not in path.parts})
+
+
+def pass_retention(request: ExportRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the retention of a table to zero, as its properties allow."""
+    if request.table_format == "delta":
+        from deltalake import DeltaTable
+
+        properties = {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
+        DeltaTable(request.target).alter.set_table_properties(properties)
+    elif request.table_format == "iceberg":
+        table = iceberg_export.IcebergExport(request.target, pa.schema([])).table()
+        assert table is not None
+        with table.transaction() as transaction:
+            # A second of the future: the clock need not advance.
+            transaction.set_properties({"history.expire.max-snapshot-age-ms": "-1000"})
+    else:
+        monkeypatch.setattr(parquet_compaction, "_KEPT_MS", 0)
+
+
+def test_snapshots_of_tags_and_the_newest_ones_do_not_expire(send: Send, request_of: RequestOf) -> None:
+    request = request_of("iceberg", batch_messages=5)
+    send(20)
+    export(request)
+    table = iceberg_export.IcebergExport(request.target, pa.schema([])).table()
+    assert table is not None
+    oldest, second, *_ = table.snapshots()
+    later_ms = oldest.timestamp_ms + 10 * WEEK_S * 1000
+    assert len(iceberg_compaction.expired_snapshots(table, later_ms)) == 3
+    assert iceberg_compaction.expired_snapshots(table, oldest.timestamp_ms + 4 * 86_400_000) == []
+    with table.transaction() as transaction:
+        transaction.set_properties({"history.expire.min-snapshots-to-keep": "2"})
+    table.manage_snapshots().create_tag(oldest.snapshot_id, "audit").commit()
+    table = iceberg_export.IcebergExport(request.target, pa.schema([])).table()
+    assert table is not None
+    assert iceberg_compaction.expired_snapshots(table, later_ms) == [second]
