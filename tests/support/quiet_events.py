@@ -9,4 +9,8 @@ def _ignore() -> None:
     """Do nothing: the test itself dispatches, flushes and saves."""
 
 
-QUIET = BrokerEvents(message_appended=_ignore, topics_changed=_ignore, save_soon=_ignore)
+async def _do_not_wait() -> None:
+    """Return at once: nothing is saved."""
+
+
+QUIET = BrokerEvents(_ignore, _ignore, save_soon=_ignore, save_tables=_do_not_wait)

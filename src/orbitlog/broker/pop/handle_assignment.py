@@ -62,7 +62,7 @@ class AssignmentHandlers:
         """Return all modes, for a slave."""
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(copy_of(self._modes)))
 
-    def set_mode(self, connection: Connection, request: Command) -> Answer:
+    async def set_mode(self, connection: Connection, request: Command) -> Answer:
         mode = _decoded_mode(request)
         topic, group = mode.topic or "", checked_group(mode.group or "")
         if topic.startswith(RETRY_PREFIX):
@@ -72,6 +72,7 @@ class AssignmentHandlers:
         if config is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         self._modes.put(mode)
+        await self._state.save_tables()
         log.info("group %s consumes %s by %s, set by %s", group, topic, mode.mode, connection.peer)
         return response_to(request, ResponseCode.SUCCESS)
 

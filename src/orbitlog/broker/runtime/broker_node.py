@@ -111,7 +111,7 @@ class Broker:
         tls, client_tls = _load_tls(settings)
         opened = opened or open_broker_store(settings, root, now_ms=now_ms, progress=progress, disk=disk)
         directory, save_wanted = opened.directory, asyncio.Event()
-        events = BrokerEvents(self._message_appended, self._topics_changed, save_soon=save_wanted.set)
+        events = BrokerEvents(self._message_appended, self._topics_changed, save_wanted.set, self._save_tables)
         self.state = state = take_broker_state(settings, root, opened, events, now_ms=now_ms)
         if conditions is not None:
             state.conditions = conditions
@@ -361,6 +361,9 @@ class Broker:
             if replicated is not None:
                 self._flushes.hold(replicated)
 
+    async def _save_tables(self) -> None:
+        await self._saver.save_tables()
+
     async def _publish_topics(self) -> None:
         """Return when changed topics and groups are saved and registered with the name servers.
 
@@ -373,7 +376,7 @@ class Broker:
     def _admin_needs(self) -> AdminNeeds:
         return AdminNeeds(
             publish_topics=self._publish_topics,
-            save_groups=self._saver.save_tables,
+            save_groups=self._save_tables,
             forget_topics=self._saver.forget_topics,
             delete_expired=self._maintenance.delete_expired,
             wake_queue=self._pulls.wake_queue,

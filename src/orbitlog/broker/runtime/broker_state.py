@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -45,6 +45,8 @@ class BrokerEvents:
     """Saves the topic table and registers it with the name servers."""
     save_soon: Callable[[], None]
     """Saves topics, groups, filters and request modes in the background. Call it after one of them changed."""
+    save_tables: Callable[[], Awaitable[None]]
+    """Returns when these, as they are now, are synced."""
 
 
 @dataclass
@@ -65,6 +67,7 @@ class BrokerState:
     message_appended: Callable[[], None]
     """See `BrokerEvents`; a field, not a method, because each send calls it."""
     save_soon: Callable[[], None]
+    save_tables: Callable[[], Awaitable[None]]
     clients: Clients = field(default_factory=Clients)
     locks: QueueLocks = field(default_factory=QueueLocks)
     listen_port: int = 0

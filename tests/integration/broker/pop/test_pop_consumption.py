@@ -586,6 +586,16 @@ def test_assignment_of_queues_by_the_broker(tmp_path: Path) -> None:
     at_desk(tmp_path, after)
 
 
+def test_request_mode_is_saved_before_the_response(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.send()
+        mode = {"topic": "Orders", "consumerGroup": "G", "mode": "POP", "popShareQueueNum": 2}
+        await desk.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, write_body(mode))
+        assert '"POP"' in (tmp_path / "config" / "messageRequestMode.json").read_text()
+
+    at_desk(tmp_path, work)
+
+
 def test_expired_ordered_batch_answers_a_held_pop(tmp_path: Path) -> None:
     clock = Clock()
 
