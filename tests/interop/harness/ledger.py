@@ -141,6 +141,7 @@ def consume_remaining(
     stays open until the broker has its offsets: for a broker that is killed afterwards.
     """
     wanted = ledger.remaining(topic, group) if wanted is None else wanted
+    known = ledger.acknowledged(topic)
     push = client.push(topic, group, **words)
     try:
         _await(push, wanted)
@@ -155,7 +156,8 @@ def consume_remaining(
     if is_at_least_once:
         assert delivered >= wanted, f"{topic} to {group}"
     else:
-        assert delivered == wanted, f"{topic} to {group}"
+        # A send without an answer may have been stored; the ledger takes no more of these than were interrupted.
+        assert delivered & known == wanted, f"{topic} to {group}"
     return push.messages
 
 
