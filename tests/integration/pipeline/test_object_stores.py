@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyarrow import fs
 from pyspark.sql import types as T
 
 from orbitlog.jobs.local_runner import run_here
-from orbitlog.pipeline.export import compaction_records
+from orbitlog.pipeline.export import compaction_job, compaction_records, iceberg_compaction
 from orbitlog.pipeline.export.compaction_job import (
     CompactionRequest,
     compact_table,
@@ -199,6 +200,48 @@ def test_iceberg_table_of_a_sql_catalog(
     elsewhere = ExportRequest((), TOPIC, tmp_path / "other", "iceberg", cluster=cluster(broker), catalog=catalog)
     with pytest.raises(ExportError, match="give that directory"):
         list(export_topic(run_here, elsewhere))
+
+
+def test_commits_at_once_into_a_table_of_a_sql_catalog_keep_each_message_once(
+    broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}
+    catalog = IcebergCatalog("shop.orders", tuple(properties.items()))
+    target = tmp_path / "lake"
+    request = ExportRequest((), TOPIC, target, "iceberg", batch_messages=5, cluster=cluster(broker), catalog=catalog)
+    batches = export_topic(run_here, request)
+    for _ in range(4):
+        next(batches)
+    asked = CompactionRequest(target, catalog=catalog)
+    replace_files = iceberg_compaction._replace_files
+    exported: list[int] = []
+
+    def export_first(*arguments: Any) -> Any:
+        """Export between the check of a compaction and its commit."""
+        exported.append(sum(batch.messages for batch in batches))
+        return replace_files(*arguments)
+
+    monkeypatch.setattr(iceberg_compaction, "_replace_files", export_first)
+    (day,) = compact_table(run_here, asked)
+    assert (day.files, day.new_files) == (4, 1)
+    assert exported[0] > 0
+
+    def compacted_first(*arguments: Any) -> Any:
+        monkeypatch.setattr(iceberg_compaction, "_replace_files", replace_files)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compaction_job, "table_lock", lambda *_, **__: nullcontext())
+            patch.setattr(compaction_records.CompactionRecords, "clean_up", lambda *_: None)
+            assert len(list(compact_table(run_here, asked))) == 1
+        return replace_files(*arguments)
+
+    monkeypatch.setattr(iceberg_compaction, "_replace_files", compacted_first)
+    with pytest.raises(CompactionError, match="another writer has replaced or deleted files"):
+        list(compact_table(run_here, asked))
+    table = IcebergExport(target, pa.schema([]), catalog).table()
+    assert table is not None
+    bodies = sorted(table.scan().to_arrow().column("body").to_pylist())
+    assert bodies == sorted(b"body %d" % number for number in range(MESSAGES))
+    assert len(list(table.scan().plan_files())) == 1
 
 
 def test_marks_and_side_tables_of_the_sink_on_s3(broker: RunningBroker, object_store: Any) -> None:

@@ -34,6 +34,7 @@ class FollowedCompaction:
         try:
             self._compact(due)
         except (OrbitlogError, OSError) as error:
+            self._small.update(dict.fromkeys(due, 0))  # retried after as many new files, not after every batch
             self._report(f"compaction failed, and the export continues: {error}")
 
     def _compact(self, days: list[str]) -> None:
