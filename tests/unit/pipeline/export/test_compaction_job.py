@@ -430,34 +430,44 @@ def test_export_and_compaction_of_parquet_files_exclude_each_other(send: Send, r
 
 
 def test_readers_of_parquet_files_never_see_a_row_twice_or_not_at_all(send: Send, request_of: RequestOf) -> None:
-    request = request_of(batch_messages=20)
-    send(400)
+    request = request_of(batch_messages=5)
+    send(300)
     export(request)
-    stop, counts, failures = threading.Event(), set[int](), list[str]()
+    day = request.target / "dt=2024-10-04"
+    stop, listings = threading.Event(), set[tuple[str, ...]]()
 
-    def read() -> None:
+    def list_names() -> None:
         while not stop.is_set():
-            try:
-                rows = pa.dataset.dataset(request.target, format="parquet").to_table(columns=["queueOffset"])
-                counts.add(rows.num_rows)
-            except FileNotFoundError as error:
-                failures.append(str(error))
+            listings.add(tuple(sorted(path.name for path in day.iterdir() if not path.name.startswith("."))))
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=list_names)
     reader.start()
     try:
-        for _ in range(12):
-            compact(request)
-            send(40)
-            assert export(request) == 40
+        for _ in range(8):
+            assert len(compact(request)) == 1
+            send(50)
+            assert export(request) == 50
     finally:
         stop.set()
         reader.join()
-    # An export shows its two files one after the other; no count is below that of a complete batch or above the total.
-    assert counts
-    assert all(count % 20 == 0 for count in counts)
-    assert min(counts) >= 400
-    assert max(counts) <= 400 + 12 * 40
+    written = {name: [name] for name in sorted(path.name for path in replaced_files(request) | set(day.iterdir()))}
+    table = ParquetTable(request.target)
+    for number in table.records():
+        record = table.record(number)
+        merged, replaced = ([Path(path).name for path in record[key]] for key in ("merged", "replaced"))
+        written[merged[0]] = [part for name in replaced for part in written[name]]
+    parts = sorted(name for name in written if name.startswith("part-"))
+    assert len(parts) == 60 + 8 * 10
+    for listing in listings:
+        # Each listing has the first batches, each once, whether merged or not.
+        listed = sorted(part for name in listing for part in written[name])
+        assert len(listed) >= 60
+        assert listed == parts[: len(listed)]
+    assert len(listings) > 8
+
+
+def replaced_files(request: ExportRequest) -> set[Path]:
+    return set((request.target / "_orbitlog" / "replaced").glob("*/*.parquet"))
 
 
 def test_replaced_parquet_files_are_deleted_after_an_hour(
