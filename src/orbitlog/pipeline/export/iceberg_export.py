@@ -8,6 +8,7 @@ REST and others of pyiceberg) the catalog makes the commit atomic.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -53,6 +54,8 @@ class IcebergExport:
     is_hidden, by_day = False, False
 
     def __init__(self, target: Path | str, schema: pa.Schema, catalog: IcebergCatalog | None = None) -> None:
+        # pyiceberg warns once for each file and column without statistics; exports leave them out on purpose.
+        logging.getLogger("pyiceberg.io.pyarrow").addFilter(_is_wanted)
         self._files = LocationFiles(target)
         self._schema = schema
         self._catalog = catalog
@@ -124,6 +127,10 @@ class IcebergExport:
             schema, _by_day(schema), UNSORTED_SORT_ORDER, self._location, {"format-version": "2"}
         )
         return _open_table(self._files, _write_version(self._files, 1, metadata.model_dump_json().encode()))
+
+
+def _is_wanted(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("PyArrow statistics missing for column")
 
 
 def _last_batch(table: Table | None) -> int:

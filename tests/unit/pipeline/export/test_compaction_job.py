@@ -642,3 +642,13 @@ def test_snapshots_of_tags_and_the_newest_ones_do_not_expire(send: Send, request
     table = iceberg_export.IcebergExport(request.target, pa.schema([])).table()
     assert table is not None
     assert iceberg_compaction.expired_snapshots(table, later_ms) == [second]
+
+
+def test_iceberg_files_without_some_statistics_log_nothing(
+    send: Send, request_of: RequestOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = request_of("iceberg", batch_messages=5)
+    send(10)
+    export(request)
+    compact(request)
+    assert [record.message for record in caplog.records if record.name.startswith("pyiceberg")] == []
