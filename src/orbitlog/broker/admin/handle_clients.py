@@ -115,7 +115,7 @@ class ClientHandlers:
             group, config.retry_queue_count, sys_flag=_UNIT_SUBSCRIBER if consumer.unit_mode else 0
         )
         if state.filters.register(group, consumer.subscriptions):
-            state.save_soon()
+            state.events.save_soon()
         is_changed = state.clients.register_consumer(consumer, member)
         if is_changed:
             log.info("consumer %s of group %s: %s", member.client_id, group, _wanted(consumer))
@@ -150,7 +150,7 @@ class ClientHandlers:
         members = self._state.clients.consumer_group(group)
         if members is None:
             if self._state.filters.unregister(group):
-                self._state.save_soon()
+                self._state.events.save_soon()
             return
         for connection in list(members.members):
             assert isinstance(connection, Connection)

@@ -72,7 +72,7 @@ class AssignmentHandlers:
         if config is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         self._modes.put(mode)
-        await self._state.save_tables()
+        await self._state.events.save_tables()
         log.info("group %s consumes %s by %s, set by %s", group, topic, mode.mode, connection.peer)
         return response_to(request, ResponseCode.SUCCESS)
 

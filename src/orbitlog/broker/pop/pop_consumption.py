@@ -64,7 +64,7 @@ class PopConsumption:
         self.revives = ReviveReader(state, self._revive, timer_settled_to_ms)
         # Receipts of pops until then may belong to checkpoints: of an earlier run, or handed over by this one.
         self._logged_to_ms = state.now_ms()
-        self.modes = RequestModes(state.save_soon, directory.load(MESSAGE_REQUEST_MODE))
+        self.modes = RequestModes(state.events.save_soon, directory.load(MESSAGE_REQUEST_MODE))
         self.table: Mapping[int, Handler] = LazyHandlers(POP_CODES, self._handlers).table
 
     @cached_property

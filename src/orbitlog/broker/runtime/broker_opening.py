@@ -139,8 +139,7 @@ def load_broker_state(
         now_ms=now_ms,
         statistics=Statistics(now_ms()),
         message_appended=events.message_appended,
-        save_soon=events.save_soon,
-        save_tables=events.save_tables,
+        events=events,
     )
     state.topics.admit = TableLimit(state.limits, TOPIC_LIMIT, "topics").admit
     state.groups.admit = TableLimit(state.limits, GROUP_LIMIT, "groups").admit

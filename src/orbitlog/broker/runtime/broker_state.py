@@ -66,8 +66,7 @@ class BrokerState:
     statistics: Statistics
     message_appended: Callable[[], None]
     """See `BrokerEvents`; a field, not a method, because each send calls it."""
-    save_soon: Callable[[], None]
-    save_tables: Callable[[], Awaitable[None]]
+    events: BrokerEvents
     clients: Clients = field(default_factory=Clients)
     locks: QueueLocks = field(default_factory=QueueLocks)
     listen_port: int = 0
