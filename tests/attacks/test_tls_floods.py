@@ -166,7 +166,9 @@ def test_connection_whose_handshake_exceeds_its_share_is_closed() -> None:
     run(test())
 
 
-def test_handshake_without_end_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+def test_handshake_without_end_is_not_read_further_and_is_closed_in_its_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Bytes that wait for a turn are not given to OpenSSL, which has limits of its own."""
 
     async def test() -> None:
@@ -175,13 +177,19 @@ def test_handshake_without_end_is_closed(caplog: pytest.LogCaptureFixture) -> No
             turns = server._tls.turns  # type: ignore[union-attr]
             assert turns is not None
             turns._next_s = float("inf")  # no turn comes
+            memory = server._flow.memory
+            before_bytes = memory.bytes
             async with peer_of(server) as endless:
-                await endless.send(begun_hello(HANDSHAKE_BYTES_MAX))
+                await endless.send(begun_hello(4 * HANDSHAKE_BYTES_MAX))
+                await until(lambda: memory.bytes - before_bytes > HANDSHAKE_BYTES_MAX)
+                await asyncio.sleep(0.1)
+                assert memory.bytes - before_bytes < 2 * HANDSHAKE_BYTES_MAX
+                turns._next_s = 0.0
+                turns._turn()
                 assert await endless.is_closed()
-            turns._next_s = 0.0
 
     run(test())
-    assert "the handshake of the peer is longer than any valid one" in caplog.text
+    assert "closing 127.0.0.1:" in caplog.text
 
 
 def test_very_many_records_without_content_are_refused_before_they_are_decrypted(

@@ -58,6 +58,8 @@ class TlsTransport(asyncio.Protocol):
         self._handshake_bytes = 0
         self._early: list[bytes] = []  # received bytes of a handshake that waits for its turn
         self._is_eof_early = False
+        self._is_paused = False  # reading, until the handshake has its turn
+        self._is_held = False  # reading, by the connection
         below.set_protocol(self)
         connection.use_transport(cast(asyncio.Transport, self))
 
@@ -80,16 +82,24 @@ class TlsTransport(asyncio.Protocol):
             self._handshake_bytes += len(data)
             self._count(self._handshake_bytes)
             self._early.append(data)
-            if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
-                self._fail(TOO_LONG)
-            elif len(self._early) == 1:
+            if len(self._early) == 1:
                 self._turns.take(self._connection.remote_address[0], self._continue_handshake)
+            elif self._handshake_bytes > HANDSHAKE_BYTES_MAX and not self._is_paused:
+                # A client sends its requests without waiting for this end: they stay in the socket until its turn.
+                self._is_paused = True
+                self._below.pause_reading()
 
     def _continue_handshake(self) -> None:
         data, self._early = b"".join(self._early), []
         if self._takes_no_more or self._below.is_closing():
             return
+        if self._is_paused:
+            self._is_paused = False
+            if not self._is_held:
+                self._below.resume_reading()
         self._receive(data)
+        if self._turns is not None and self._handshake_bytes > HANDSHAKE_BYTES_MAX:
+            self._fail(TOO_LONG)
         if self._is_eof_early:
             self._end_early()
 
@@ -175,10 +185,13 @@ class TlsTransport(asyncio.Protocol):
         return self._below.is_closing()
 
     def pause_reading(self) -> None:
+        self._is_held = True
         self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        self._below.resume_reading()
+        self._is_held = False
+        if not self._is_paused:
+            self._below.resume_reading()
 
     def get_write_buffer_size(self) -> int:
         return self._below.get_write_buffer_size()

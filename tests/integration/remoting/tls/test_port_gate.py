@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.remoting.flow import RemotingLimits
 from orbitlog.remoting.server import RemotingServer
+from orbitlog.remoting.tls.handshake_turns import HandshakeTurns
 from orbitlog.remoting.tls.tls_session import TlsSession
 from orbitlog.settings.tls_options import TlsFiles, TlsRules
 from orbitlog.wire.command import Command, encode_command, response_to
@@ -57,6 +59,25 @@ def test_permissive_port_serves_both(plain: bool) -> None:
                 large = bytes(4 * 1024 * 1024)
                 assert await asyncio.gather(ask(server, tls), ask(server, tls, large)) == [b"one", large]
             await until(lambda: not server.connections)
+
+    run(test(), plain=plain)
+
+
+@LOOPS
+def test_client_whose_handshake_waits_may_send_a_large_request(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client does not wait for the server after its last message of the handshake."""
+    take = HandshakeTurns.take
+
+    def take_later(turns: HandshakeTurns, address: str, step: Callable[[], None]) -> None:
+        turns._next_s = turns._now_s() + 0.2
+        take(turns, address, step)
+
+    monkeypatch.setattr(HandshakeTurns, "take", take_later)
+
+    async def test() -> None:
+        async with serving(echo, tls=server_tls()) as server:
+            large = bytes(4 * 1024 * 1024)
+            assert await ask(server, trusting(), large) == large
 
     run(test(), plain=plain)
 
