@@ -16,11 +16,11 @@ import ipaddress
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.coalesced_call import CoalescedCall
-from orbitlog.broker.runtime.name_server_lookup import NameServerLookup
 from orbitlog.broker.runtime.replication_settings import HA_ADDRESS
 from orbitlog.errors import FormatError, RemotingError
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig
@@ -41,6 +41,9 @@ from orbitlog.wire.nameserver_headers import (
     RegisterBrokerResponse,
     UnregisterBrokerRequest,
 )
+
+if TYPE_CHECKING:
+    from orbitlog.broker.runtime.name_server_lookup import NameServerLookup
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +72,7 @@ class Registration:
         self._state = state
         self._client = client
         self._ha_port = ha_port
-        self._lookup = NameServerLookup()
+        self._lookup: NameServerLookup | None = None
         self._addresses: tuple[str, ...] = state.settings[keys.NAME_SERVERS]
         self._known_to: set[str] = set()
         self._views: dict[str, _View] = {}
@@ -100,8 +103,13 @@ class Registration:
     async def _look_up(self) -> None:
         """Set the addresses of the name servers; forget those that host names no longer have."""
         before, name_servers = self._addresses, self._state.settings[keys.NAME_SERVERS]
-        is_looked_up = self._state.settings[keys.NAME_SERVER_LOOKUP]
-        self._addresses = await self._lookup.addresses(name_servers) if is_looked_up else name_servers
+        if self._state.settings[keys.NAME_SERVER_LOOKUP]:
+            from orbitlog.broker.runtime.name_server_lookup import NameServerLookup  # off by default
+
+            self._lookup = self._lookup or NameServerLookup()
+            self._addresses = await self._lookup.addresses(name_servers)
+        else:
+            self._addresses = name_servers
         for address in set(before) - set(self._addresses):
             self._views.pop(address, None)
             self._known_to.discard(address)
