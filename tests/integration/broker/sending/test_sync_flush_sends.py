@@ -127,6 +127,7 @@ def test_failed_flush_refuses_each_send_of_a_run(tmp_path: Path, monkeypatch: py
             assert [answer.opaque for answer in answers(path)] == list(range(FIRST, FIRST + 5))
             assert {answer.code for answer in answers(path)} == {ResponseCode.SERVICE_NOT_AVAILABLE}
             path.feed(b"".join(sends(2, first=FIRST + 5)))
+            await until(lambda: len(answers(path)) == 7)
             assert [answer.code for answer in answers(path)[5:]] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
             assert path.broker.state.store.confirmed_to == confirmed_to
 
