@@ -11,11 +11,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pyarrow as pa
 
 from orbitlog.pipeline.export.compaction_plan import CompactionError, TableFile, table_file
-from orbitlog.pipeline.export.delta_export import open_delta
+from orbitlog.pipeline.export.delta_export import add_action, open_delta
 from orbitlog.pipeline.runtime.location_files import LocationFiles
 
 if TYPE_CHECKING:
@@ -111,20 +110,10 @@ def _sizes(table: DeltaTable) -> dict[str, int]:
 
 
 def _actions(old: Sequence[TableFile], new: Sequence[dict[str, Any]]) -> list[Any]:
-    from deltalake.transaction import AddAction, RemoveAction
+    from deltalake.transaction import RemoveAction
 
     now_ms = int(time.time() * 1000)
-    added = [
-        AddAction(
-            path=file["path"],
-            size=file["size_bytes"],
-            partition_values={"dt": file["day"]},
-            modification_time=now_ms,
-            data_change=False,
-            stats=orjson.dumps({"numRecords": file["rows"]}).decode(),
-        )
-        for file in new
-    ]
+    added = [add_action(file, now_ms, changes_data=False) for file in new]
     removed = [
         RemoveAction(
             path=file.path,

@@ -19,6 +19,7 @@ from orbitlog.pipeline.runtime.location_files import LocationFiles
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
 
 _APP = "orbitlog-export"
 
@@ -39,7 +40,6 @@ class DeltaExport:
 
     def commit(self, batch: ExportBatch, files: Sequence[dict[str, Any]]) -> None:
         from deltalake import CommitProperties, DeltaTable, Transaction
-        from deltalake.transaction import AddAction, RemoveAction
 
         table = self._table()
         if table is None:
@@ -49,17 +49,7 @@ class DeltaExport:
         else:
             table = self._with_all_columns(table)
         now_ms = int(time.time() * 1000)
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(
-                path=file["path"],
-                size=file["size_bytes"],
-                partition_values={"dt": file["day"]},
-                modification_time=now_ms,
-                data_change=True,
-                stats=orjson.dumps({"numRecords": file["rows"]}).decode(),
-            )
-            for file in files
-        ]
+        actions: list[AddAction | RemoveAction] = [add_action(file, now_ms, changes_data=True) for file in files]
         properties = CommitProperties(
             custom_metadata={"orbitlogRange": batch.range_id},
             app_transactions=[Transaction(_APP, batch.number)],
@@ -79,6 +69,20 @@ class DeltaExport:
 
     def _table(self) -> DeltaTable | None:
         return open_delta(self._target)
+
+
+def add_action(file: dict[str, Any], now_ms: int, *, changes_data: bool) -> AddAction:
+    """Return the action that adds a file, as its task reported it."""
+    from deltalake.transaction import AddAction
+
+    return AddAction(
+        path=file["path"],
+        size=file["size_bytes"],
+        partition_values={"dt": file["day"]},
+        modification_time=now_ms,
+        data_change=changes_data,
+        stats=orjson.dumps({"numRecords": file["rows"]}).decode(),
+    )
 
 
 def open_delta(target: str) -> DeltaTable | None:
