@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,8 +98,13 @@ class ReplicaGroup:
         self.processes[member] = process
         self._ready(process)
 
-    def kill(self, member: int) -> None:
+    def kill(self, member: int, *others: subprocess.Popen[bytes]) -> None:
+        """Kill a member, and other processes of its host with it."""
+        for process in others:
+            process.kill()
         self._end(self.processes[member])
+        for process in others:
+            process.wait()
 
     def kill_name_server(self, index: int) -> None:
         self._end(self._name_servers[index])
@@ -196,6 +202,7 @@ class GroupLedger:
         self._producers = producers
         self._next = 0
         self.acknowledged: list[Acknowledged] = []
+        self._acknowledged_s: list[float] = []
         self.failures: list[str] = []
         self.is_over = False
 
@@ -220,6 +227,7 @@ class GroupLedger:
                 continue
             if receipt.status is orbitlog.SendStatus.SENT:
                 self.acknowledged.append(Acknowledged(number, receipt.queue.queue_id, receipt.queue_offset))
+                self._acknowledged_s.append(time.monotonic())
             await asyncio.sleep(0)
 
     def wait_for(self, count: int) -> None:
@@ -228,6 +236,10 @@ class GroupLedger:
         while len(self.acknowledged) < wanted:
             assert time.monotonic() < deadline, f"{self.failures[-3:]}\n{self._group.log_text()}"
             time.sleep(0.02)
+
+    def longest_pause_s(self, count: int) -> float:
+        """Return the longest time without an acknowledged send since `count` sends were acknowledged."""
+        return max(after - before for before, after in pairwise(self._acknowledged_s[count - 1 :]))
 
     def missing_from(self, messages: Iterator[Message]) -> list[Acknowledged]:
         """Return acknowledged sends that are not in a log at the stated place."""

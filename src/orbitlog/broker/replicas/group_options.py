@@ -149,8 +149,10 @@ def controlled_limits(settings: BrokerSettings) -> GroupLimits:
 
 def driver_limits(settings: BrokerSettings, on_full: Callable[[], None]) -> DriverLimits:
     """Return times, sizes and number of the member's connections; `on_full` is called for each one too many."""
-    is_controlled = settings[ha_keys.CONTROLLER_MODE]
-    leases = (settings[ha_keys.CONTROLLER_TIMEOUT_MS] / 1000, 1.0, 1.0) if is_controlled else DriverLimits()[:3]
+    if settings[ha_keys.CONTROLLER_MODE]:
+        leases = (settings[ha_keys.CONTROLLER_TIMEOUT_MS] / 1000, 1.0, 1.0, 0.5)
+    else:
+        leases = _lease_times(settings[ha_keys.LEASE_MS] / 1000)
     return DriverLimits(
         *leases,
         heartbeat_s=settings[ha_keys.HA_HEARTBEAT_MS] / 1000,
@@ -161,11 +163,17 @@ def driver_limits(settings: BrokerSettings, on_full: Callable[[], None]) -> Driv
     )
 
 
+def _lease_times(lease_s: float) -> tuple[float, float, float, float]:
+    """Return duration and margin of a lease, and the pauses after a renewal, and after one that failed."""
+    return lease_s, lease_s / 6, lease_s / 3, lease_s / 12
+
+
 def open_group_coordinator(settings: BrokerSettings, member_id: int) -> EtcdCoordinator:
     """Return one member's access to the coordinator; member 0 only reads."""
     access = EtcdAccess(settings[ha_keys.COORDINATOR_USER], settings[ha_keys.COORDINATOR_PASSWORD], _tls(settings))
     cluster, name = settings[keys.CLUSTER_NAME], settings[keys.BROKER_NAME]
-    return open_coordinator(settings[ha_keys.COORDINATOR], cluster, name, member_id, access)
+    lease_s = -(-settings[ha_keys.LEASE_MS] // 1000)
+    return open_coordinator(settings[ha_keys.COORDINATOR], cluster, name, member_id, access, lease_s=lease_s)
 
 
 def _tls(settings: BrokerSettings) -> ssl.SSLContext | None:

@@ -189,6 +189,12 @@ PATIENCE_MS = Setting(
     5_000,
     "ms after which a master removes a member that lacks messages from the in-sync set (Orbitlog's own key)",
 )
+LEASE_MS = Setting(
+    "replicaLease",
+    number_between(2_000, 60_000),
+    3_000,
+    "ms without a renewal after which a member counts as failed, whole seconds at etcd (Orbitlog's own key)",
+)
 COORDINATOR_USER = Setting("replicaCoordinatorUser", str, "", "user of etcd (Orbitlog's own key)")
 COORDINATOR_PASSWORD = Setting(
     "replicaCoordinatorPassword", str, "", "password of the user of etcd (Orbitlog's own key)"
@@ -291,6 +297,7 @@ REPLICATION_SETTINGS = (
     MEMBER_ID,
     MIN_IN_SYNC,
     PATIENCE_MS,
+    LEASE_MS,
     COORDINATOR_USER,
     COORDINATOR_PASSWORD,
     COORDINATOR_CA,

@@ -49,10 +49,10 @@ class MemoryCoordinator:
 
 
 def open_coordinator(
-    text: str, cluster: str, broker_name: str, member_id: int, access: EtcdAccess | None = None
+    text: str, cluster: str, broker_name: str, member_id: int, access: EtcdAccess | None = None, *, lease_s: int = 3
 ) -> EtcdCoordinator:
     """Return the coordinator that `etcd:http://host:port,...` names; raise `ValueError` if the text is invalid."""
     if not text.startswith(_ETCD) or "/" in cluster + broker_name:
         raise ValueError(f"invalid coordinator {text!r} of {cluster}/{broker_name}: expected etcd:http://host:port,...")
     endpoints = text.removeprefix(_ETCD).split(",")
-    return EtcdCoordinator(EtcdGateway(endpoints, access), cluster, broker_name, member_id)
+    return EtcdCoordinator(EtcdGateway(endpoints, access), cluster, broker_name, member_id, lease_s)

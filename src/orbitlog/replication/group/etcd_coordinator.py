@@ -11,7 +11,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import Any
 
-from orbitlog.errors import WireError
+from orbitlog.errors import RemotingError, WireError
 from orbitlog.formats.java import LONG_MAX
 from orbitlog.replication.group.etcd_gateway import EtcdGateway
 from orbitlog.replication.group.group_state import (
@@ -29,31 +29,47 @@ from orbitlog.replication.group.group_state import (
 class EtcdCoordinator:
     """One member's access to the record of its group."""
 
-    def __init__(self, gateway: EtcdGateway, cluster: str, broker_name: str, member_id: int, ttl_s: int = 6) -> None:
+    def __init__(self, gateway: EtcdGateway, cluster: str, broker_name: str, member_id: int, lease_s: int = 3) -> None:
         self._gateway = gateway
         self._prefix = f"/orbitlog/{cluster}/{broker_name}/"
         self._member_id = member_id
-        self._ttl_s = ttl_s
+        self.lease_s = lease_s
         self._lease = 0
+        self._is_removed = False
 
     async def read(self) -> Snapshot:
         """Return state and live members, linearizable; raise `RemotingError`."""
-        return self._snapshot(await self._gateway.call("/v3/kv/range", self._whole_range()))
+        lease = self._lease
+        snapshot = self._snapshot(await self._gateway.call("/v3/kv/range", self._whole_range(), is_repeatable=True))
+        if lease and lease == self._lease and self._member_id not in snapshot.live:
+            # A process with the same id has replaced the registration, and ended. While it is live, it is the member.
+            self._is_removed = True
+        return snapshot
 
     async def register(self, member: LiveMember) -> int:
-        """Publish this member under a new lease; return its session."""
-        granted = await self._gateway.call("/v3/lease/grant", {"TTL": self._ttl_s})
+        """Publish this member under a new lease; return its session.
+
+        The key is compared with what it was, so that a request that arrives late does not replace a newer registration.
+        """
+        key = self._live_key()
+        found = await self._gateway.call("/v3/kv/range", {"key": key}, is_repeatable=True)
+        granted = await self._gateway.call("/v3/lease/grant", {"TTL": self.lease_s}, is_repeatable=True)
         lease = _number(granted.get("ID"), "lease")
-        value = encode_live_member(member)
-        await self._gateway.call("/v3/kv/put", {"key": self._live_key(), "value": _base64(value), "lease": str(lease)})
-        self._lease = lease
+        revision = _mod_revision(found)
+        compare = [{"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}]
+        put = {"request_put": {"key": key, "value": _base64(encode_live_member(member)), "lease": str(lease)}}
+        answer = await self._gateway.call("/v3/kv/txn", {"compare": compare, "success": [put]})
+        if not answer.get("succeeded"):
+            raise RemotingError("etcd: another registration of this member has taken effect meanwhile")
+        self._lease, self._is_removed = lease, False
         return lease
 
     async def renew(self) -> bool:
-        """Renew the lease; return False if it has ended, and the member must register."""
-        answer = await self._gateway.call("/v3/lease/keepalive", {"ID": str(self._lease)})
+        """Renew the lease; return False if it has ended or is not in use any more, and the member must register."""
+        answer = await self._gateway.call("/v3/lease/keepalive", {"ID": str(self._lease)}, is_repeatable=True)
         result = answer.get("result")
-        return isinstance(result, dict) and _number(result.get("TTL", "0"), "TTL") > 0
+        is_alive = isinstance(result, dict) and _number(result.get("TTL", "0"), "TTL") > 0
+        return is_alive and not self._is_removed
 
     async def propose(self, proposal: Proposal) -> Snapshot:
         """Apply a proposal if its conditions hold; return the state after it. On an error its outcome is unknown."""
@@ -79,7 +95,7 @@ class EtcdCoordinator:
         """End the lease at once, so that others need not wait for its end."""
         if self._lease:
             lease, self._lease = self._lease, 0
-            await self._gateway.call("/v3/lease/revoke", {"ID": str(lease)})
+            await self._gateway.call("/v3/lease/revoke", {"ID": str(lease)}, is_repeatable=True)
 
     def _live_key(self, member_id: int | None = None) -> str:
         return _base64(f"{self._prefix}live/{self._member_id if member_id is None else member_id}".encode())
@@ -118,6 +134,14 @@ def _key_value(kv: object, prefix: str) -> tuple[str, bytes]:
         return key.decode("utf-8").removeprefix(prefix), value
     except (ValueError, TypeError):
         raise WireError(f"etcd: {str(kv)[:80]!r} is not a key with a value") from None
+
+
+def _mod_revision(found: dict[str, Any]) -> int:
+    """Return the revision of the key that a range of one key has; 0 if it does not exist."""
+    kvs = found.get("kvs", [])
+    if not isinstance(kvs, list) or len(kvs) > 1 or not all(isinstance(kv, dict) for kv in kvs):
+        raise WireError("etcd: the answer to the read of a key has no list of at most one key")
+    return _number(kvs[0].get("mod_revision"), "mod_revision") if kvs else 0
 
 
 def _number(text: object, field: str) -> int:

@@ -95,10 +95,10 @@ class DriverEvents(NamedTuple):
 class DriverLimits(NamedTuple):
     """Times and sizes of a driver; a lease counts as ended `lease_margin_s` early by the own clock."""
 
-    lease_s: float = 6.0
-    lease_margin_s: float = 1.0
-    renew_s: float = 2.0
-    retry_s: float = 0.5
+    lease_s: float = 3.0
+    lease_margin_s: float = 0.5
+    renew_s: float = 1.0
+    retry_s: float = 0.25
     heartbeat_s: float = 5.0
     silence_s: float = 20.0
     transfer_bytes: int = 256 * 1024

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,53 @@ def test_ended_lease_is_reported_by_renewal(etcd: EtcdServers) -> None:
     asyncio.run(run())
 
 
+def test_registration_that_arrives_late_does_not_replace_a_newer_one(etcd: EtcdServers) -> None:
+    class LateGateway(EtcdGateway):
+        """Keeps a transaction until it is released."""
+
+        def __init__(self) -> None:
+            super().__init__(etcd.endpoints)
+            self.is_held, self.release = asyncio.Event(), asyncio.Event()
+
+        async def call(self, path: str, body: dict[str, Any], *, is_repeatable: bool = False) -> dict[str, Any]:
+            if path == "/v3/kv/txn":
+                self.is_held.set()
+                await self.release.wait()
+            return await super().call(path, body, is_repeatable=is_repeatable)
+
+    async def run() -> None:
+        gateway, newer = LateGateway(), coordinator(etcd, "late", 1)
+        late = asyncio.create_task(EtcdCoordinator(gateway, "test", "late", 1).register(LiveMember(0)))
+        await gateway.is_held.wait()
+        session = await newer.register(LiveMember(0))
+        gateway.release.set()
+        with pytest.raises(RemotingError, match="another registration"):
+            await late
+        assert (await newer.read()).live[1].session == session
+        assert await newer.renew()
+
+    asyncio.run(run())
+
+
+def test_renewal_reports_a_registration_that_was_removed(etcd: EtcdServers) -> None:
+    """A process with the same id replaced it, and ended: this member is live only after another registration."""
+
+    async def run() -> None:
+        first, second = coordinator(etcd, "removed", 1), coordinator(etcd, "removed", 1)
+        await first.register(LiveMember(0))
+        await second.register(LiveMember(0))
+        await first.read()
+        assert await first.renew(), "two processes with one id would replace each other without end"
+        await second.close()
+        assert dict((await first.read()).live) == {}
+        assert not await first.renew()
+        session = await first.register(LiveMember(0))
+        assert (await first.read()).live[1].session == session
+        assert await first.renew()
+
+    asyncio.run(run())
+
+
 def test_lost_answer_of_a_recorded_proposal_is_recognised_by_its_token(etcd: EtcdServers) -> None:
     async def run() -> None:
         async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,7 +130,8 @@ def test_lost_answer_of_a_recorded_proposal_is_recognised_by_its_token(etcd: Etc
 
 def test_wrong_server_and_refused_connection_raise() -> None:
     async def run() -> None:
-        async def not_http(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def not_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(65536)  # a connection that is closed with unread bytes is reset
             writer.write(b"SSH-2.0-x\r\n\r\n")
             writer.close()
 
