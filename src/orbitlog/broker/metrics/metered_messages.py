@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import sub
+from typing import Final
 
 from orbitlog.broker.metrics.message_counts import SMALL_BYTES, MessageCounts
 from orbitlog.broker.metrics.traffic_metrics import TrafficMetrics
@@ -30,6 +32,8 @@ _DELAYS = re.compile(
     f"(?:^|{PROPERTY_END})(?:DELAY|TIMER_DELIVER_MS|TIMER_DELAY_MS|TIMER_DELAY_SEC|__STARTDELIVERTIME){NAME_END}".encode()
 )
 _COMMITTED = TransactionType.COMMIT
+_END = PROPERTY_END.encode()
+_FEW: Final = 8
 _REAL_TOPIC = re.compile(f"(?:^|{PROPERTY_END}){props.REAL_TOPIC}{NAME_END}([^{PROPERTY_END}]*)".encode())
 
 
@@ -69,16 +73,23 @@ class MeteredMessages(StoredMessages):
         # sends runs of one.
         template, (topic, _), _, _, body, properties = rows[-1]
         last_bytes = template[1] + len(body) + len(properties)
-        first_offset = before = places[0][0]
-        for row, place in zip(rows, places):  # noqa: B905 - as long as each other
-            if place[0] - before > SMALL_BYTES or _ORDER_KEY in row[5] or _PREPARED in row[5]:
-                self._note_each(rows, places, is_one_topic)
-                return
-            before = place[0]
-        if last_bytes > SMALL_BYTES:
+        if count > _FEW:
+            offsets = [physical_offset for physical_offset, _ in places]
+            largest_bytes = max(last_bytes, *map(sub, offsets[1:], offsets))
+            # One search in all properties takes half the time of one in each.
+            text = _END.join([row[5] for row in rows])
+            is_plain = largest_bytes <= SMALL_BYTES and _ORDER_KEY not in text and _PREPARED not in text
+        else:
+            is_plain, before = last_bytes <= SMALL_BYTES, places[0][0]
+            for row, place in zip(rows, places):  # noqa: B905 - as long as each other
+                if place[0] - before > SMALL_BYTES or _ORDER_KEY in row[5] or _PREPARED in row[5]:
+                    is_plain = False
+                    break
+                before = place[0]
+        if not is_plain:
             self._note_each(rows, places, is_one_topic)
             return
-        size_bytes = before - first_offset + last_bytes
+        size_bytes = places[-1][0] - places[0][0] + last_bytes
         counts = self._recent if topic == self._recent_topic else self._find_recent(topic)
         counts.messages += count
         counts.size_bytes += size_bytes

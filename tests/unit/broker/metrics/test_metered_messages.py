@@ -58,7 +58,13 @@ def test_message_type_as_apache_labels_it(properties: bytes, kind: str) -> None:
 
 
 @pytest.mark.parametrize("is_one_topic", [True, False])
-@pytest.mark.parametrize("bodies", [(1, 2, 3), (1, 5000, 3), (2000, 1, 1), (1, 1, 2000), (10,)])
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        *((1, 2, 3), (1, 5000, 3), (2000, 1, 1), (1, 1, 2000), (10,)),
+        *((1,) * 20, (*(1,) * 10, 5000, 3), (2000, *(1,) * 10), (*(1,) * 10, 2000)),
+    ],
+)
 def test_run_counted_the_same_with_and_without_the_shortcut(bodies: tuple[int, ...], is_one_topic: bool) -> None:
     metered = Metered()
     sizes = metered.note_rows([row(b"x" * size) for size in bodies], is_one_topic=is_one_topic)
@@ -68,10 +74,13 @@ def test_run_counted_the_same_with_and_without_the_shortcut(bodies: tuple[int, .
     assert sum(counts.sizes.counts) == len(bodies)
 
 
-def test_ordered_and_plain_messages_of_one_run_are_two_series() -> None:
+@pytest.mark.parametrize("properties", [ORDERED, HALF])
+@pytest.mark.parametrize("plain", [1, 10])
+def test_ordered_and_plain_messages_of_one_run_are_two_series(plain: int, properties: bytes) -> None:
     metered = Metered()
-    metered.note_rows([row(b"x"), row(b"x", ORDERED), row(b"x")], is_one_topic=True)
-    assert {kind: counts.messages for (_, kind), counts in metered.traffic.stored.items()} == {"normal": 2, "fifo": 1}
+    metered.note_rows([*(row(b"x") for _ in range(plain)), row(b"x", properties), row(b"x")], is_one_topic=True)
+    kinds = {kind: counts.messages for (_, kind), counts in metered.traffic.stored.items()}
+    assert kinds == {"normal": plain + 1, message_type(properties): 1}
 
 
 def test_half_message_counted_for_its_topic_until_it_ends() -> None:
