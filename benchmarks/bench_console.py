@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import orbitlog
-from benchmarks.measure import Reading, Report, median_of
+from benchmarks.measure import Reading, Report, cpu_seconds, median_of
 from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.tables.group_config import GroupConfig, GroupTable, encode_groups
 from orbitlog.formats.tables.offset_tables import ConsumerOffsets, TopicGroup, encode_consumer_offsets
@@ -177,11 +177,6 @@ def _resident_mib(pid: str) -> float:
 
 
 def _core_share(pid: str, seconds: float) -> float:
-    began = _cpu_seconds(pid)
+    began = cpu_seconds(pid)
     time.sleep(seconds)
-    return (_cpu_seconds(pid) - began) / seconds
-
-
-def _cpu_seconds(pid: str) -> float:
-    fields = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    return (cpu_seconds(pid) - began) / seconds

@@ -1,6 +1,7 @@
 """Cost of metrics: sends with a scrape each second beside sends without metrics, start-up and idle memory.
 
-Each server is a process of its own. Rounds alternate, so that a change of the machine's speed meets both kinds.
+Each server is a process of its own, and so is the scraper: in a thread of the sender it would take the interpreter
+from the sends. Rounds alternate, so that a change of the machine's speed meets both kinds.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import uvloop
 
-from benchmarks.measure import Reading, Report
+from benchmarks.measure import Reading, Report, cpu_seconds
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.client.connection.connect import connect
@@ -30,7 +30,7 @@ from orbitlog.formats.tables.topic_config import TopicConfig
 
 GROUP = "cost of metrics"
 _PROGRAM = Path(sys.executable).with_name("orbitlog")
-_ROUNDS = 5
+_ROUNDS = 9
 _IN_FLIGHT = 64
 _BODY = b"x" * 128
 _OFF: tuple[str, ...] = ()
@@ -40,6 +40,7 @@ _SCRAPE_LIMIT_S = 1.0
 
 
 class _Server(NamedTuple):
+    pid: int
     cluster: str
     metrics: str
     start_seconds: float
@@ -57,7 +58,8 @@ def _server(root: Path, options: tuple[str, ...]) -> Iterator[_Server]:
             ready = json.loads(process.stdout.readline())
             seconds = time.perf_counter() - started
             time.sleep(2)  # until the modules are loaded that a start does not wait for
-            yield _Server(ready["name-server"], ready.get("metrics", ""), seconds, _private_mib(process.pid))
+            memory = _private_mib(process.pid)
+            yield _Server(process.pid, ready["name-server"], ready.get("metrics", ""), seconds, memory)
         finally:
             process.terminate()
 
@@ -70,28 +72,29 @@ def _private_mib(pid: int) -> float:
 
 @contextmanager
 def _scraped(address: str) -> Iterator[None]:
-    """Scrape once a second in a thread, if there is an address."""
-    ended = threading.Event()
-
-    def scrape() -> None:
-        while not ended.wait(1.0):
-            _page(address)
-
-    thread = threading.Thread(target=scrape)
-    if address:
-        thread.start()
-    try:
+    """Scrape once a second in a process of its own, if there is an address."""
+    if not address:
         yield
-    finally:
-        ended.set()
-        if address:
-            thread.join()
+        return
+    with subprocess.Popen([sys.executable, "-m", "benchmarks.metrics_scraper", address]) as scraper:
+        try:
+            yield
+            if scraper.poll() is not None:
+                raise RuntimeError(f"the scraper of {address} ended with exit code {scraper.returncode}")
+        finally:
+            scraper.terminate()
 
 
-async def _sends_per_second(cluster: str, seconds: float) -> float:
-    async with connect(f"rocketmq://{cluster}") as mq:
+class _Sends(NamedTuple):
+    per_second: float
+    server_cpu_us: float
+    """CPU time of name server and broker for one send."""
+
+
+async def _sends(server: _Server, seconds: float) -> _Sends:
+    async with connect(f"rocketmq://{server.cluster}") as mq:
         await mq.send("Measured", _BODY)
-        count, until = 0, time.perf_counter() + seconds
+        count, until, cpu_s = 0, time.perf_counter() + seconds, cpu_seconds(server.pid)
 
         async def send() -> None:
             nonlocal count
@@ -100,7 +103,7 @@ async def _sends_per_second(cluster: str, seconds: float) -> float:
                 count += 1
 
         await asyncio.gather(*(send() for _ in range(_IN_FLIGHT)))
-        return count / seconds
+        return _Sends(count / seconds, (cpu_seconds(server.pid) - cpu_s) / count * 1e6)
 
 
 def run_many(report: Report, *, topics: int, groups: int) -> None:
@@ -153,7 +156,7 @@ def _page(address: str) -> bytes:
 
 def run(report: Report, *, seconds: float) -> None:
     """Measure rounds of this length."""
-    rates: dict[tuple[str, ...], list[float]] = {_OFF: [], _ON: []}
+    sends: dict[tuple[str, ...], list[_Sends]] = {_OFF: [], _ON: []}
     starts: dict[tuple[str, ...], list[float]] = {_OFF: [], _ON: []}
     memory: dict[tuple[str, ...], list[float]] = {_OFF: [], _ON: []}
     for number in range(_ROUNDS):
@@ -162,12 +165,16 @@ def run(report: Report, *, seconds: float) -> None:
                 with _server(Path(directory, "store"), options) as server, _scraped(server.metrics):
                     starts[options].append(server.start_seconds)
                     memory[options].append(server.idle_mib)
-                    rates[options].append(asyncio.run(_sends_per_second(server.cluster, seconds)))
+                    sends[options].append(asyncio.run(_sends(server, seconds)))
+    rates = {options: [each.per_second for each in found] for options, found in sends.items()}
+    cpu = {options: [each.server_cpu_us for each in found] for options, found in sends.items()}
     for options, name in ((_OFF, "without metrics"), (_ON, "with metrics, scraped each second")):
         report.read(Reading(GROUP, f"sends, {_IN_FLIGHT} in flight, 128 B: {name}", _median(rates[options]), "1/s"))
+        report.read(Reading(GROUP, f"CPU of the server for a send: {name}", _median(cpu[options]), "µs"))
         report.read(Reading(GROUP, f"start to the ready line: {name}", _median(starts[options]), "s"))
         report.read(Reading(GROUP, f"idle memory (RssAnon): {name}", _median(memory[options]), "MiB"))
-    ratio = _median(rates[_ON]) / _median(rates[_OFF])
+    # Neighbours in time are compared: the machine's speed may change within a run.
+    ratio = _median([on / off for on, off in zip(rates[_ON], rates[_OFF], strict=True)])
     report.read(Reading(GROUP, f"sends with metrics / without, wanted {_RATIO_MIN}", ratio, "x"))
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import orbitlog
+from benchmarks.measure import cpu_seconds
 from orbitlog.access.credentials import Credentials
 from orbitlog.wire.command import Command
 from tests.interop.harness.cluster import Ports
@@ -35,7 +36,6 @@ _JAVA_SOURCE = Path(__file__).parent / "java" / "BrokerLoad.java"
 _OPENED = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref", "java.base/java.lang")
 _OPENS = tuple(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED)
 _EXPORTS = ("--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED")
-_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _SEND_MESSAGE_V2 = 310
 _PROBE_TOPIC = "TBW102"
 CREDENTIALS = Credentials("load-user", "load-secret")
@@ -66,7 +66,7 @@ class Broker:
     is_encrypted: bool = False
 
     def cpu_seconds(self) -> float:
-        return sum(map(_cpu_seconds, (process.pid for process in self.processes)))
+        return sum(map(cpu_seconds, (process.pid for process in self.processes)))
 
     def resident_mb(self) -> float:
         return sum(_resident_kb(process.pid) for process in self.processes) / 1024
@@ -83,11 +83,6 @@ class Broker:
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
                     stream.close()
-
-
-def _cpu_seconds(pid: int) -> float:
-    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(after_name[11]) + int(after_name[12])) / _CLOCK_TICKS
 
 
 def _resident_kb(pid: int) -> int:

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.broker_pairs import Broker, Load, _cpu_seconds, _resident_kb, client_of
+from benchmarks.broker_pairs import Broker, Load, _resident_kb, client_of
 from benchmarks.measure import circumstances
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.admin_headers import CreateTopicRequest
@@ -53,7 +53,7 @@ class Cluster(Broker):
         return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
     def cpu_seconds(self) -> float:
-        return sum(map(_cpu_seconds, self._pids))
+        return sum(map(self._pids))
 
     def resident_mb(self) -> float:
         return sum(map(_resident_kb, self._pids)) / 1024

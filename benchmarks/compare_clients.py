@@ -20,9 +20,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.broker_pairs import VERSION, Broker, JobFailed, Load, _cpu_seconds, client_of, running_load
+from benchmarks.broker_pairs import VERSION, Broker, JobFailed, Load, client_of, running_load
 from benchmarks.compare import STARTERS
-from benchmarks.measure import circumstances
+from benchmarks.measure import circumstances, cpu_seconds
 from benchmarks.other_python_clients import cpp_client_of, grpc_client_of
 from tests.interop.harness.packages import NotAvailable
 
@@ -61,11 +61,11 @@ def fewer(client: str, job: str) -> str:
 
 
 def measure(load: Load, job: str) -> dict[str, float] | None:
-    before = _cpu_seconds(load.process.pid)
+    before = cpu_seconds(load.process.pid)
     answer = load.run(job)
     if not answer["messages"]:
         return None
-    spent = _cpu_seconds(load.process.pid) - before
+    spent = cpu_seconds(load.process.pid) - before
     if answer["failed"]:
         raise RuntimeError(f"{answer['failed']:.0f} failed in {job}")
     return {

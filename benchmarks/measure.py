@@ -149,6 +149,12 @@ class Report:
         return {"group": group, **circumstances(), "figures": figures, "readings": readings}
 
 
+def cpu_seconds(pid: int | str) -> float:
+    """Return the CPU time of a process, in user and system mode."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def circumstances() -> dict[str, object]:
     """Say on what, with what and when."""
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.broker_pairs import HOST, READY_SECONDS_MAX, VERSION, Broker, _cpu_seconds, start_java
+from benchmarks.broker_pairs import HOST, READY_SECONDS_MAX, VERSION, Broker, start_java
+from benchmarks.measure import cpu_seconds
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.bodies.body_json import read_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -62,7 +63,7 @@ class ReplicaSet:
         return Broker(self.kind, self.name_server, self.addresses[0], [self._processes[0]])
 
     def slave_cpu_seconds(self) -> float:
-        return sum(_cpu_seconds(self._processes[broker_id].pid) for broker_id in self.slave_ids)
+        return sum(cpu_seconds(self._processes[broker_id].pid) for broker_id in self.slave_ids)
 
     def log_end(self, broker_id: int) -> int:
         """Return the end of a broker's log; -1 if it does not answer."""
