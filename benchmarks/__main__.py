@@ -68,6 +68,7 @@ FULL = Sizes(lag_seconds=30, reads=1_000_000, queried=10_000_000, log_gigabytes=
 def _records(report: Report, sizes: Sizes, _: Path) -> None:
     for body_bytes in (200, 1024):
         bench_records.run(report, body_bytes=body_bytes, count=sizes.records)
+    bench_records.run_bodies(report, count=sizes.records // 50)
 
 
 def _kernels(report: Report, sizes: Sizes, directory: Path) -> None:

@@ -1,11 +1,14 @@
 """Compressed bodies: zlib, LZ4 frame or zstd, by the sysFlag of the message.
 
 Clients compress and inflate; the store never does. Inflating is bounded: a few bytes can claim gigabytes.
-The lz4 and zstd libraries are loaded when the first such body is met.
+The modules for LZ4 and zstd are loaded when the first such body is met. LZ4 is read by the package `lz4`, if it is
+installed (extra `lz4`), otherwise by `lz4_frames` in plain Python.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 import zlib
 from types import ModuleType
@@ -23,9 +26,9 @@ def compress_body(body: bytes, kind: CompressionType, level: int = ZLIB_LEVEL_DE
     """Compress as official clients do; zlib output equals Java's `Deflater` of the same level."""
     match kind:
         case CompressionType.LZ4:
-            import lz4.frame
+            from orbitlog.formats.records import lz4_frames
 
-            return bytes(lz4.frame.compress(body))
+            return lz4_frames.encode_frame(body)
         case CompressionType.ZSTD:
             return bytes(_zstd().compress(body, level))
         case _:
@@ -58,14 +61,28 @@ def _inflate_zlib(body: bytes, limit: int) -> bytes:
 
 
 def _inflate_lz4(body: bytes, limit: int) -> bytes:
-    import lz4.frame
+    from orbitlog.formats.records import lz4_frames
 
-    inflater = lz4.frame.LZ4FrameDecompressor()
     try:
+        lz4_frames.check_start(body)
+        library = _lz4_library()
+        if library is None:
+            return _complete("LZ4", lz4_frames.decode_frame(body, limit), limit, True)
+        inflater = library.LZ4FrameDecompressor()
         inflated = inflater.decompress(body, max_length=limit + 1)
-    except (RuntimeError, EOFError) as error:
+    except (RuntimeError, EOFError, lz4_frames.BadFrame) as error:
         raise BadField(f"is not an LZ4 frame ({error})", field="compressed body") from None
+    if inflater.unused_data:
+        raise BadField("is not an LZ4 frame (other bytes follow it)", field="compressed body")
     return _complete("LZ4", inflated, limit, inflater.eof)
+
+
+@functools.cache
+def _lz4_library() -> ModuleType | None:
+    try:
+        return importlib.import_module("lz4.frame")
+    except ModuleNotFoundError:
+        return None
 
 
 def _zstd() -> ModuleType:

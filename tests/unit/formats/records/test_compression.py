@@ -7,13 +7,22 @@ import zlib
 import pytest
 
 from orbitlog.errors import BadField, LimitExceeded
-from orbitlog.formats.records import flags
+from orbitlog.formats.records import compression, flags
 from orbitlog.formats.records.compression import compress_body, inflate_body
 from orbitlog.formats.records.flags import CompressionType
 
 KINDS = list(CompressionType)
 PATTERN = bytes((number * number >> 3) % 26 + 97 for number in range(5000))
 MEBIBYTE = 1024 * 1024
+
+
+@pytest.fixture(autouse=True, params=["package lz4", "without it"])
+def lz4_reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each test with both readers of LZ4."""
+    if request.param == "without it":
+        monkeypatch.setattr(compression, "_lz4_library", lambda: None)
+    else:
+        pytest.importorskip("lz4.frame")
 
 
 def flagged(kind: CompressionType) -> int:
@@ -149,8 +158,15 @@ def test_a_zstd_window_has_a_limit_of_128_mib(window_log: int, accepted: bool) -
             inflate_body(frame, flagged(CompressionType.ZSTD))
 
 
-def test_nothing_follows_a_zstd_frame() -> None:
-    packed = compress_body(b"x", CompressionType.ZSTD)
+@pytest.mark.parametrize("kind", [CompressionType.LZ4, CompressionType.ZSTD])
+def test_nothing_follows_a_frame(kind: CompressionType) -> None:
+    packed = compress_body(b"x", kind)
     for tail in (b"y", packed, b"y" * 5000):
         with pytest.raises(BadField):
-            inflate_body(packed + tail, flagged(CompressionType.ZSTD))
+            inflate_body(packed + tail, flagged(kind))
+
+
+@pytest.mark.parametrize("start", [b"\x50\x2a\x4d\x18\x04\0\0\0abcd", b"\x04\x22\x4d\x18\x61\x40\0\0\0\0\0"])
+def test_skippable_frames_and_dictionaries_are_refused(start: bytes) -> None:
+    with pytest.raises(BadField, match="is not an LZ4 frame"):
+        inflate_body(start, flagged(CompressionType.LZ4))
