@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from orbitlog.access.access_model import Account, Action, PolicyEntry, Resource, ResourceKind
 from orbitlog.access.source_addresses import BadAddress, white_address
-from orbitlog.access.yaml_subset import BadYaml, Scalar, YamlValue, read_yaml
+from orbitlog.access.yaml_scalars import Scalar
+from orbitlog.access.yaml_subset import BadYaml, YamlValue, read_yaml
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats.names import RETRY_PREFIX
 
