@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "install.md"
-SETS = ("", "console", "rocksdb", "otel", "grpc", "plot", "fast", "lake", "spark", "all")
-CORE_UNPACKED_MAX_MB = 35
+SETS = ("", "lz4", "console", "rocksdb", "otel", "grpc", "plot", "fast", "lake", "spark", "all")
+CORE_MAX_MB = 35  # as pip leaves it, with bytecode
 MB = 1_000_000
 _BYTECODE_HEADER_BYTES = 16
 _MARKS = ("<!-- sizes: make sizes -->\n", "<!-- end of sizes -->\n")
@@ -214,9 +214,9 @@ def main() -> int:
         write_page(core_table(core), _CORE_MARKS)
         if not options.core:
             write_page(table(measure(wheel, directory)), _MARKS)
-    core_mb = sum(parts.unpacked_bytes for parts in core.values()) / MB
-    if core_mb > CORE_UNPACKED_MAX_MB:
-        print(f"the core is {core_mb:.0f} MB unpacked, at most {CORE_UNPACKED_MAX_MB} are allowed", file=sys.stderr)
+    core_mb = sum(sum(parts) for parts in core.values()) / MB
+    if core_mb >= CORE_MAX_MB:
+        print(f"the core takes {core_mb:.1f} MB with bytecode, less than {CORE_MAX_MB} are allowed", file=sys.stderr)
         return 1
     return 0
 

@@ -12,7 +12,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 
-HIDDEN = ("llvmlite", "numba", "numpy", "pandas", "pyarrow", "pyspark")
+HIDDEN = ("llvmlite", "lz4", "numba", "numpy", "pandas", "pyarrow", "pyspark")
 _NEEDS = re.compile(
     r"^(?:import|from) (?:numpy|pyarrow|tests\.support\.(?:exported_rows|source_runs)"
     r"|orbitlog\.(?:pipeline|kernels\.(?:arrow_batches|listed_records|tally)))",
