@@ -25,7 +25,19 @@ from orbitlog.formats.records.message import make_message
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.wire.ha_frames import encode_report
-from tests.support.hot_path import QUEUES, TOPIC, HotPath, batches, commits, halves, hot_path_at, pulls, sends
+from tests.support.hot_path import (
+    QUEUES,
+    TOPIC,
+    HotPath,
+    batches,
+    commits,
+    halves,
+    hot_path_at,
+    pulls,
+    sends,
+    signed_sends,
+)
+from tests.support.secured_broker import ROOT, SECURE
 
 MESSAGES = 64
 MEMBERS = 32
@@ -128,6 +140,25 @@ def test_many_sends_a_read(tmp_path: Path) -> None:
         check(path, [b"".join(sends(MESSAGES))], MESSAGES, calls=23.8)
 
     at_hot_path(tmp_path, work)
+
+
+@pytest.mark.parametrize(("together", "calls"), [(1, 94.0), (MESSAGES, 38.9)], ids=["one a read", "many a read"])
+def test_signed_sends(tmp_path: Path, together: int, calls: float) -> None:
+    frames = signed_sends(MESSAGES, ROOT)
+
+    async def run() -> None:
+        async with hot_path_at(tmp_path, kernels=False, **SECURE) as path:
+            for data in frames * 10:  # enough for the template and the signed pattern to be learned
+                path.feed(data)
+            path.dispatch()
+            check(
+                path,
+                [b"".join(frames[at : at + together]) for at in range(0, MESSAGES, together)],
+                MESSAGES,
+                calls=calls,
+            )
+
+    uvloop.run(run())
 
 
 def test_many_sends_a_read_that_wait_for_the_disk(tmp_path: Path) -> None:

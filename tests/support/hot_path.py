@@ -16,6 +16,8 @@ from typing import Any, cast
 
 import orjson
 
+from orbitlog.access.credentials import Credentials
+from orbitlog.access.request_signature import ACCESS_KEY, SIGNATURE, signature_of
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.formats.records.batch import BATCH_MEMBER
@@ -167,6 +169,16 @@ def sends(count: int, body_bytes: int = 128, first: int = 1) -> list[bytes]:
         frame(RequestCode.SEND_MESSAGE_V2, number, _send_fields(number % QUEUES, _properties(number)), body)
         for number in range(first, first + count)
     ]
+
+
+def signed_sends(count: int, credentials: Credentials, body_bytes: int = 128, first: int = 1) -> list[bytes]:
+    """Return the same frames with the credentials and the signature of an account."""
+    body, frames = b"x" * body_bytes, []
+    for number in range(first, first + count):
+        fields = {ACCESS_KEY: credentials.access_key, **_send_fields(number % QUEUES, _properties(number))}
+        fields = {SIGNATURE: signature_of(credentials.secret_key, fields, body), **fields}
+        frames.append(frame(RequestCode.SEND_MESSAGE_V2, number, fields, body))
+    return frames
 
 
 def sends_to_many(count: int, topics: Sequence[str], queue_count: int, body_bytes: int = 128) -> list[bytes]:

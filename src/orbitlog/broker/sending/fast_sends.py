@@ -11,6 +11,7 @@ Transactions have a fast path of their own, `FastTransactions`. With SYNC_FLUSH 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
@@ -28,6 +29,7 @@ from orbitlog.broker.sending.send_templates import (
     SEND,
     SendTemplate,
     TemplateCache,
+    VerifiedSend,
     find_by_fields,
     match_recent,
     parse_timestamp,
@@ -94,9 +96,14 @@ class FastSends:
             cache.halves = cache = cache.halves or TemplateCache()
         cache.add(request, send, message, self._answers.stored_template(message.store_host_raw))
 
-    def has_templates(self, connection: Connection) -> bool:
-        """Return whether a send of this connection may take the fast path."""
-        return connection in self._caches
+    def templates_of(self, connection: Connection) -> TemplateCache | None:
+        """Return the templates of a connection that are in force; None if it never had one."""
+        if (
+            self._topics_version is not self._topics.data_version
+            or self._settings_changes != self._settings.change_count
+        ):
+            self._drop_stale()
+        return self._caches.get(connection)
 
     def _drop(self, connection: Connection) -> None:
         self._caches.pop(connection, None)
@@ -115,10 +122,12 @@ class FastSends:
         backlog: deque[Frame],
         outgoing: list[bytes],
         opaques: list[bytes] | None = None,
+        reads: Sequence[VerifiedSend] = (),
     ) -> None:
         """Take sends off the front of a connection's backlog, store them and add their responses to `outgoing`.
 
-        `opaques`, if given, gets the opaque number of each response.
+        `opaques`, if given, gets the opaque number of each response. `reads` has the values of every frame of the
+        backlog if its caller has read them, by templates that are in force.
         """
         cache = self._caches.get(connection)
         if cache is None:
@@ -128,19 +137,19 @@ class FastSends:
             or self._settings_changes != self._settings.change_count
         ):
             self._drop_stale()
-        if cache.halves is not None and self._transactions.take(cache.halves, backlog, outgoing, opaques):
-            return
-        start = backlog[0][1][:_START_BYTES]
-        if start != _SEND_START:
-            if start != _BATCH_START:
-                return
-            while self._take_batch(cache, backlog[0], outgoing, opaques):
-                backlog.popleft()
-                if not backlog or len(outgoing) >= RUN_MAX:
-                    return
         rows: list[Row] = []
         asked: list[tuple[SendTemplate, bytes]] = []
-        is_one_topic = self._read(cache, backlog, rows, asked)
+        if reads:
+            is_one_topic = self._check(reads, backlog, rows, asked)
+        else:
+            if cache.halves is not None and self._transactions.take(cache.halves, backlog, outgoing, opaques):
+                return
+            start = backlog[0][1][:_START_BYTES]
+            if start != _SEND_START and (
+                start != _BATCH_START or self._take_batches(cache, backlog, outgoing, opaques)
+            ):
+                return
+            is_one_topic = self._read(cache, backlog, rows, asked)
         if not rows:
             return
         places = self._writer.put_rows(rows, is_one_topic)
@@ -152,6 +161,16 @@ class FastSends:
                 outgoing.append(pack_frame_start(size + TOTAL_BYTES, size) + header)
         if opaques is not None:
             opaques += [opaque for (template, opaque), _ in zip(asked, places, strict=False) if not template.is_oneway]
+
+    def _take_batches(
+        self, cache: TemplateCache, backlog: deque[Frame], outgoing: list[bytes], opaques: list[bytes] | None
+    ) -> bool:
+        """Take batches off the front of a backlog; return whether no other send follows that may be taken now."""
+        while self._take_batch(cache, backlog[0], outgoing, opaques):
+            backlog.popleft()
+            if not backlog or len(outgoing) >= RUN_MAX:
+                return True
+        return False
 
     def _take_batch(
         self, cache: TemplateCache, frame: Frame, outgoing: list[bytes], opaques: list[bytes] | None
@@ -213,6 +232,39 @@ class FastSends:
                 raw = properties.encode()
             except (KeyError, TypeError, ValueError, AttributeError):
                 break  # no template, or invalid: the slow path answers it
+            for check in checks:
+                if check(template.send, body, properties) is not None:
+                    return is_one_topic
+            rows.append(
+                (template.record, queue, born_ms, crc32(body) & BODY_CRC_MASK, body, join_properties(raw, added))
+            )
+            asked.append((template, opaque))
+        return is_one_topic
+
+    def _check(
+        self,
+        reads: Sequence[VerifiedSend],
+        backlog: deque[Frame],
+        rows: list[Row],
+        asked: list[tuple[SendTemplate, bytes]],
+    ) -> bool:
+        """Do the same for frames whose values were read already."""
+        is_one_topic = True
+        checks, added = self._single_checks, self._added
+        born_text, born_ms = self._born_text, self._born_ms
+        last = reads[0][0]
+        for (template, opaque, queue_text, time_text, properties, raw), (_, _, body) in zip(
+            reads, backlog, strict=False
+        ):
+            if template is not last:
+                last, is_one_topic = template, is_one_topic and template.record is last.record
+            try:
+                queue = template.queues[queue_text]
+                if time_text != born_text:
+                    born_text, born_ms = time_text, parse_timestamp(time_text)
+                    self._born_text, self._born_ms = born_text, born_ms
+            except (KeyError, ValueError):
+                break
             for check in checks:
                 if check(template.send, body, properties) is not None:
                     return is_one_topic

@@ -2,7 +2,8 @@
 
 The signature of each message differs, so it would never match a send template. It is verified here, and then replaced
 by the same constant as on the slow path. Only admitted frames reach the fast path. A frame that it does not take
-stays in the backlog as it was received, and the slow path verifies it as well.
+stays in the backlog as it was received, and the slow path verifies it as well. Frames with a signed pattern and a
+template are read once: the fast path gets their values with them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from orbitlog.access.guarded_handler import VERIFIED
 from orbitlog.access.request_guard import RequestGuard
 from orbitlog.access.request_signature import SIGNATURE
 from orbitlog.broker.sending.fast_sends import FastSends
-from orbitlog.broker.sending.send_templates import HEADER_STARTS, RUN_MAX
+from orbitlog.broker.sending.send_templates import HEADER_STARTS, RUN_MAX, TemplateCache
 from orbitlog.broker.sending.signed_patterns import SignedPatterns
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.codes import RequestCode
@@ -43,28 +44,43 @@ class GuardedSends:
 
     def __call__(self, connection: Connection, backlog: deque[Frame], outgoing: list[bytes]) -> None:
         """Take sends off the front of a backlog, as `FastSends` does."""
-        if not self._fast_path.has_templates(connection):
-            return
-        ip = connection.remote_address[0]
-        patterns = self._patterns.get(connection) or self._patterns_of(connection)
-        policy = self._guard.policy
-        while backlog and len(outgoing) < RUN_MAX and not connection.is_congested:
-            admitted: deque[Frame] = deque()
-            for frame in islice(backlog, self._run):
-                verified = patterns.verified(frame, policy) or self._admitted(frame, ip, patterns)
-                if verified is None:
-                    break
-                admitted.append(verified)
-            count = len(admitted)
-            if not count:
+        fast_path, policy = self._fast_path, self._guard.policy
+        while True:
+            cache = fast_path.templates_of(connection)
+            if cache is None:
                 return
-            self._fast_path(connection, admitted, outgoing)
+            patterns = self._patterns.get(connection) or self._patterns_of(connection)
+            reads = patterns.read_run(islice(backlog, self._run), policy, cache)
+            count = len(reads)
+            if count:
+                admitted = deque(islice(backlog, count))
+            else:
+                admitted = self._verified(connection, backlog, patterns, cache)
+                count = len(admitted)
+                if not count:
+                    return
+            fast_path(connection, admitted, outgoing, reads=reads)
             for _ in range(count - len(admitted)):
                 backlog.popleft()
             if admitted:
                 self._run = 1
                 return
             self._run = RUN_MAX
+            if not backlog or len(outgoing) >= RUN_MAX or connection.is_congested:
+                return
+
+    def _verified(
+        self, connection: Connection, backlog: deque[Frame], patterns: SignedPatterns, cache: TemplateCache
+    ) -> deque[Frame]:
+        """Return the first admitted frames, with their signatures replaced."""
+        policy, ip = self._guard.policy, connection.remote_address[0]
+        admitted: deque[Frame] = deque()
+        for frame in islice(backlog, self._run):
+            verified = patterns.verified(frame, policy, cache) or self._admitted(frame, ip, patterns)
+            if verified is None:
+                break
+            admitted.append(verified)
+        return admitted
 
     def _patterns_of(self, connection: Connection) -> SignedPatterns:
         patterns = self._patterns[connection] = SignedPatterns(self._guard.policy)

@@ -131,6 +131,8 @@ def parse_timestamp(text: bytes) -> int:
 
 ReadSend = tuple[SendTemplate, bytes, bytes, bytes, str]
 """Template, opaque number, queue id and born timestamp as text, properties. A tuple: it is made for every send."""
+VerifiedSend = tuple[SendTemplate, bytes, bytes, bytes, str, bytes]
+"""The same of a send whose signature was verified, and the bytes of the properties."""
 
 
 def match_recent(cache: TemplateCache, header: bytes, code: int) -> ReadSend | None:

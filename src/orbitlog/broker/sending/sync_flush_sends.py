@@ -7,11 +7,12 @@ unanswered meanwhile: it stops reading at its limit, and a broker that shuts dow
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.sending.fast_sends import FastSends, SendParts
 from orbitlog.broker.sending.flush_queue import FlushQueue
-from orbitlog.broker.sending.send_templates import RUN_MAX
+from orbitlog.broker.sending.send_templates import RUN_MAX, VerifiedSend
 from orbitlog.broker.transactions.fast_transactions import FastTransactions
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.frames import Frame
@@ -33,13 +34,15 @@ class SyncFlushSends(FastSends):
         backlog: deque[Frame],
         outgoing: list[bytes],
         opaques: list[bytes] | None = None,
+        reads: Sequence[VerifiedSend] = (),
     ) -> None:
         """Take sends off the front of a connection's backlog and store them; `outgoing` stays as it is."""
         take, is_full = super().__call__, True
         while is_full and backlog and not connection.is_congested:
             frames: list[bytes] = []
             taken: list[bytes] = []
-            take(connection, backlog, frames, taken)
+            take(connection, backlog, frames, taken, reads)
+            reads = ()
             is_full = len(frames) >= RUN_MAX
             if frames:
                 self._flushes.wait_run(self._store.written_to, connection, frames, taken)
