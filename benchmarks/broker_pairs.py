@@ -71,6 +71,11 @@ class Broker:
     def resident_mb(self) -> float:
         return sum(_resident_kb(process.pid) for process in self.processes) / 1024
 
+    def pin(self, core: int) -> None:
+        """Run on one core only."""
+        for process in self.processes:
+            _pin(process.pid, core)
+
     def stop(self) -> None:
         for process in reversed(self.processes):
             process.send_signal(signal.SIGTERM)
@@ -83,6 +88,12 @@ class Broker:
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
                     stream.close()
+
+
+def _pin(pid: int, core: int) -> None:
+    """Run all threads of a process on one core; those that they start later inherit it."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
 
 
 def _resident_kb(pid: int) -> int:
@@ -204,6 +215,13 @@ class Load:
     """The official client in a JVM of its own, which takes jobs by lines."""
 
     process: subprocess.Popen[bytes]
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.process.pid)
+
+    def pin(self, core: int) -> None:
+        """Run on one core only."""
+        _pin(self.process.pid, core)
 
     def run(self, job: str, seconds_max: float = JOB_SECONDS_MAX) -> dict[str, float]:
         assert self.process.stdin is not None

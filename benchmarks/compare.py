@@ -1,7 +1,7 @@
 """`make compare`: Orbitlog's broker beside Apache RocketMQ's, under the same official client, in one run.
 
 python -m benchmarks.compare [--quick] [--scale X] [--full] [--rounds N] [--row WORD]... [--only-stores] [--only NAME]
-    [--out FILE]
+    [--pinned] [--out FILE]
 
 Rounds alternate between the brokers; each row is the median of its rounds. Every new client first runs the jobs of
 `compare_rows.warm_up`, so that Java's compiler has settled in the client and in Apache's broker; the first round of
@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks.broker_pairs import Broker, JobFailed, Load, client_of, start_apache, start_orbitlog
 from benchmarks.compare_record import Record
-from benchmarks.compare_rows import APART, MEMORY, START, TOPIC, Job, Row, jobs, warm_up
+from benchmarks.compare_rows import APART, BACKLOG_TOPIC, MEMORY, START, TOPIC, Job, Row, jobs, warm_up
 from benchmarks.compare_stores import compare_commands, compare_stores
 from benchmarks.measure import circumstances
 
@@ -68,9 +68,9 @@ def alone(side: Side, sides: Sequence[Side]) -> Iterator[None]:
 
 
 def measure(side: Side, job: Job, record: Record, *, is_counted: bool) -> None:
-    before = side.broker.cpu_seconds()
+    before, client_before = side.broker.cpu_seconds(), side.load.cpu_seconds()
     answer = side.load.run(job.words)
-    spent = side.broker.cpu_seconds() - before
+    spent, client_spent = side.broker.cpu_seconds() - before, side.load.cpu_seconds() - client_before
     # A side that was stopped for two minutes finds its connections closed; its first, uncounted round reopens them.
     if not is_counted:
         return
@@ -82,10 +82,17 @@ def measure(side: Side, job: Job, record: Record, *, is_counted: bool) -> None:
         found["rate"] = answer["messages"] / answer["seconds"]
     for row in job.rows:
         record.add(row, side.broker.name, found[row.value], cpu)
+        if cpu and row.value == "rate":
+            record.add_client(row, side.broker.name, client_spent / answer["messages"] * 1e6)
 
 
-def compare(wanted: list[Job], names: Sequence[str], rounds: int, directory: Path, record: Record) -> None:
-    """Measure jobs of one setting; both brokers stay up for all of them, one running at a time."""
+def compare(
+    wanted: list[Job], names: Sequence[str], rounds: int, directory: Path, record: Record, *, is_pinned: bool = False
+) -> None:
+    """Measure jobs of one setting; both brokers stay up for all of them, one running at a time.
+
+    With `is_pinned` each broker has one core, and its client another.
+    """
     with ExitStack() as stack:
         sides = []
         for name in names:
@@ -95,8 +102,11 @@ def compare(wanted: list[Job], names: Sequence[str], rounds: int, directory: Pat
             for row, value in zip(APART, (broker.start_seconds, broker.resident_mb()), strict=True):
                 record.add(row, name, value)
             load = stack.enter_context(client_of(broker, home))
-            for topic in (TOPIC, "Latency", "Held"):
+            for topic in (TOPIC, BACKLOG_TOPIC, "Latency", "Held"):
                 load.run(f"topics {topic} 1 8")
+            if is_pinned:
+                broker.pin(0)
+                load.pin(1)
             sides.append(Side(broker, load, home))
         _warm_up(sides, record)
         for job in wanted:
@@ -158,7 +168,7 @@ def main() -> None:
     for settings in dict.fromkeys(job.settings for job in chosen):
         group = [job for job in chosen if job.settings == settings]
         with tempfile.TemporaryDirectory(prefix="orbitlog-compare-") as directory:
-            compare(group, names, arguments.rounds, Path(directory), record)
+            compare(group, names, arguments.rounds, Path(directory), record, is_pinned=arguments.pinned)
         record.save(arguments.out, earlier=earlier)  # a later part may fail
     if (not arguments.row and not arguments.only) or arguments.only_stores:
         more_starts(names, 0 if arguments.quick else 2, record)
@@ -169,7 +179,8 @@ def main() -> None:
         if name in record.rows:
             print(record.line(name))
     record.save(arguments.out, earlier=earlier)
-    if arguments.out == RESULTS / "compare.json" and not arguments.only and not arguments.quick:
+    is_partial = arguments.only or arguments.quick or arguments.pinned
+    if arguments.out == RESULTS / "compare.json" and not is_partial:
         record.remember(RESULTS / "compare-history.jsonl")
         print("`make docs` writes these figures to docs/benchmarks.md and docs/benchmarks/comparison.md")
     if record.left_out:
@@ -194,10 +205,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--row", action="append", default=[], help="only rows whose name contains this")
     parser.add_argument("--only-stores", action="store_true", help="only starts, command line and stores")
     parser.add_argument("--only", choices=sorted(STARTERS), help="only this broker")
+    parser.add_argument("--pinned", action="store_true", help="each broker on one core, its client on another")
     parser.add_argument("--out", type=Path, help="JSON to write (default benchmarks/results/compare.json)")
     arguments = parser.parse_args()
     if arguments.out is None:
-        arguments.out = Path(tempfile.gettempdir(), "compare.json") if arguments.quick else RESULTS / "compare.json"
+        is_test = arguments.quick or arguments.pinned
+        arguments.out = Path(tempfile.gettempdir(), "compare.json") if is_test else RESULTS / "compare.json"
     return arguments
 
 

@@ -26,6 +26,7 @@ class Record:
     rows: dict[str, Row] = field(default_factory=dict)
     values: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     cpu: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    client_cpu: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def add(self, row: Row, broker: str, value: float, cpu_seconds_per_million: float = 0.0) -> None:
@@ -33,6 +34,10 @@ class Record:
         self.values.setdefault((row.name, broker), []).append(value)
         if cpu_seconds_per_million and row.value == "rate":
             self.cpu.setdefault((row.name, broker), []).append(cpu_seconds_per_million)
+
+    def add_client(self, row: Row, broker: str, cpu_seconds_per_million: float) -> None:
+        """Note the CPU time of the client in one round of a row."""
+        self.client_cpu.setdefault((row.name, broker), []).append(cpu_seconds_per_million)
 
     def leave_out(self, rows: Sequence[Row], reason: str) -> None:
         """Drop the values of these rows, because their job failed."""
@@ -54,7 +59,8 @@ class Record:
             if values := self.values.get((name, broker)):
                 parts.append(f"{broker} {statistics.median(values):>10,.2f} {row.unit}")
             if spent := self.cpu.get((name, broker)):
-                parts.append(f"({statistics.median(spent):5.1f} CPU s/M)")
+                clients = statistics.median(self.client_cpu.get((name, broker), [0.0]))
+                parts.append(f"(CPU s/M: broker {statistics.median(spent):.1f}, client {clients:.1f})")
         ratio = self.ratio(name)
         if ratio is not None:
             wanted = (
@@ -77,9 +83,14 @@ class Record:
 
     def _row(self, row: Row) -> dict[str, Any]:
         values = {broker: self.values.get((row.name, broker), []) for broker in (THEIRS, OURS)}
-        cpu = {broker: self.cpu[row.name, broker] for broker in (THEIRS, OURS) if (row.name, broker) in self.cpu}
+        cpu, client_cpu = (
+            {broker: spent[row.name, broker] for broker in (THEIRS, OURS) if (row.name, broker) in spent}
+            for spent in (self.cpu, self.client_cpu)
+        )
         found: dict[str, Any] = {"name": row.name, "unit": row.unit, "target": row.target, "values": values}
-        return found | ({"cpuSecondsPerMillion": cpu} if cpu else {}) | {"ratio": self.ratio(row.name)}
+        found |= {"cpuSecondsPerMillion": cpu} if cpu else {}
+        found |= {"clientCpuSecondsPerMillion": client_cpu} if client_cpu else {}
+        return found | {"ratio": self.ratio(row.name)}
 
     def remember(self, path: Path) -> None:
         """Append the ratios of this run to the history."""

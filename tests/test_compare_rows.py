@@ -24,6 +24,9 @@ class FakeLoad:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
+    def cpu_seconds(self) -> float:
+        return 0.0
+
     def run(self, line: str) -> dict[str, float]:
         self.lines.append(line)
         if line.startswith("broken"):
@@ -63,7 +66,7 @@ def test_new_client_runs_the_warm_up_before_the_first_row(loads: list[FakeLoad],
     compare.compare(wanted, ["apache"], 1, tmp_path, record)
     first, second = (load.lines for load in loads)
     warm = list(record.warm_up)
-    assert first[3:] == [*warm, "broken row"]  # after the topics of the rows
+    assert first[4:] == [*warm, "broken row"]  # after the topics of the rows
     assert second == [*warm, "consume Compare 10", "consume Compare 10"]  # one round does not count
     assert record.values["two", "apache"] == [10.0] and set(record.left_out) == {"one"}
     assert record.values[APART[0].name, "apache"] == [1.0]

@@ -49,15 +49,28 @@ def _cache_root() -> Path:
 
 def kernel(function: F) -> F:
     """Compile on the first call, release the GIL in it, and cache the machine code for other processes."""
+    return _cached(function, nogil=True)
+
+
+def short_kernel(function: F) -> F:
+    """Compile as `kernel` does, but keep the GIL, for calls of microseconds.
+
+    To release it costs more than the call if another thread takes it. And no other thread closes a file meanwhile:
+    closing a mapped file fails while a kernel reads from it.
+    """
+    return _cached(function, nogil=False)
+
+
+def _cached(function: F, *, nogil: bool) -> F:
     if not COMPILED:
         return function
     outside = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_directory())
     try:
-        return cast(F, numba.njit(cache=True, nogil=True)(function))
+        return cast(F, numba.njit(cache=True, nogil=nogil)(function))
     except RuntimeError:
         # No directory can be written: compile in each process rather than refuse to work.
-        return cast(F, numba.njit(nogil=True)(function))
+        return cast(F, numba.njit(nogil=nogil)(function))
     finally:
         numba.config.CACHE_DIR = outside
 

@@ -278,17 +278,21 @@ class MessageStore(StoreReads):
         return arrivals
 
     def load_kernels(self) -> None:
-        """Load the kernels for large dispatch steps and for batches.
+        """Load the kernels for large dispatch steps, for batches and for pulls.
 
         Call it once, in any thread. It takes half a second, or most of a minute if the kernels were never compiled on
         this machine.
         """
         from orbitlog.kernels.batch_encode import BatchEncoder
+        from orbitlog.kernels.reading.joined_reads import JoinedReader
 
         self._dispatcher.load_kernels()
         encoder = BatchEncoder()
         encoder.load()
         self._appender.use_batch_encoder(encoder.encode_records)
+        reader = JoinedReader()
+        reader.load()
+        self.use_joined_reads(reader)
 
     @property
     def has_kernels(self) -> bool:

@@ -189,7 +189,7 @@ class PullHandler:
         if reads is None:
             state.offsets.note_pull(header.topic, header.group, header.queue_id, result.next_offset)
         if code is ResponseCode.SUCCESS:
-            state.statistics.note_get(header.topic, header.group, len(result.records), len(body))
+            state.statistics.note_get(header.topic, header.group, result.count, len(body))
         else:
             state.statistics.get_requests_missed.add(1)
             if code is ResponseCode.PULL_NOT_FOUND and may_hold and self._hold(pull):
@@ -219,7 +219,9 @@ class PullHandler:
         key = header.topic, header.queue_id, header.queue_offset, count_max, tags_filter, record_filter
         if reads is not None and (earlier := reads.get(key)) is not None:
             return earlier
-        request = ReadRequest(header.queue_offset, count_max, tags_filter, record_filter, state.read_limits)
+        # A broker that suggests slaves looks at the last record.
+        may_join = not state.settings[SLAVE_READ]
+        request = ReadRequest(header.queue_offset, count_max, tags_filter, record_filter, state.read_limits, may_join)
         result = state.store.get(header.topic, header.queue_id, request)
         code = _code(result, header)
         if code is ResponseCode.PULL_OFFSET_MOVED and self._waits_for_master:

@@ -5,7 +5,7 @@ Mirrors Java `DefaultMessageStore.getMessage`.
 
 Records are checked before they are returned, including the CRC of the body. Records that this process wrote and that
 are still in memory, which nearly every consumer reads, take a fast path: only size, magic and physical offset are
-compared with the unit.
+compared with the unit. A read of joined records without a filter does so in a kernel, if it is loaded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
@@ -38,6 +38,7 @@ from orbitlog.store.log.commitlog import CommitLog
 _HEAD = RECORD_PREFIX.partial("total_size", "magic", "body_crc", "physical_offset", "sys_flag")
 _unpack_start = RECORD_START.unpack_from
 _iter_units = QUEUE_ENTRY.struct.iter_unpack
+_unpack_unit = QUEUE_ENTRY.struct.unpack_from
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _SCANNED_UNITS_MIN = 16000 // ENTRY_BYTES
 
@@ -82,6 +83,8 @@ class GetResult:
     records: list[bytes] = field(default_factory=list)
     damaged: list[tuple[int, int]] = field(default_factory=list)
     """Physical offset and size of skipped damaged messages."""
+    count: int = 0
+    """Messages in `records`: more than its items if records are joined."""
 
 
 @dataclass(slots=True)
@@ -93,9 +96,21 @@ class ReadRequest:
     tags_filter: TagsFilter | None = None
     record_filter: RecordFilter | None = None
     limits: ReadLimits = _DEFAULT_LIMITS
+    may_join: bool = False
+    """Whether one item of the result may be several records; for callers in the thread of the store's owner."""
 
 
-def read_queue(queue: ConsumeQueue | None, log: CommitLog, request: ReadRequest) -> GetResult:
+class JoinedReads(Protocol):
+    """Copies records of one file one after another: see `kernels.reading.joined_reads`."""
+
+    def read(  # noqa: PLR0917
+        self, units: bytes, log: memoryview, base: int, first: int, end: int, count_max: int, bytes_max: int
+    ) -> tuple[int, bytes]: ...
+
+
+def read_queue(
+    queue: ConsumeQueue | None, log: CommitLog, request: ReadRequest, joined: JoinedReads | None = None
+) -> GetResult:
     """Read messages from a queue offset on."""
     if queue is None or queue.max_offset == 0:
         return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -111,8 +126,9 @@ def read_queue(queue: ConsumeQueue | None, log: CommitLog, request: ReadRequest)
         next_file = queue.segments.base_of(asked * ENTRY_BYTES) + queue.segments.file_bytes
         return GetResult(GetStatus.OFFSET_FOUND_NULL, next_file // ENTRY_BYTES, low, high)
     collected = _Collected(log, request)
-    scanned = collected.take(units)
-    return GetResult(collected.status, asked + scanned, low, high, collected.records, collected.damaged)
+    scanned = collected.take(units, joined if request.may_join else None)
+    records, damaged = collected.records, collected.damaged
+    return GetResult(collected.status, asked + scanned, low, high, records, damaged, collected.count)
 
 
 def _is_sound(record: bytes, physical_offset: int) -> bool:
@@ -163,9 +179,14 @@ class _Collected:
         self._log = log
         self._request = request
         self._bytes = 0
+        self._joined = 0  # records in the first item beyond one
         self._was_removed = False
         self.records: list[bytes] = []
         self.damaged: list[tuple[int, int]] = []
+
+    @property
+    def count(self) -> int:
+        return len(self.records) + self._joined
 
     @property
     def status(self) -> GetStatus:
@@ -173,10 +194,16 @@ class _Collected:
             return GetStatus.FOUND
         return GetStatus.MESSAGE_WAS_REMOVING if self._was_removed else GetStatus.NO_MATCHED_MESSAGE
 
-    def take(self, units: bytes) -> int:
+    def take(self, units: bytes, joined: JoinedReads | None) -> int:
         """Read the records of units until a limit is reached; return the number of units scanned."""
         tags_filter, record_filter = self._request.tags_filter, self._request.record_filter
-        begun = self._take_young(units) if record_filter is None else 0
+        begun = 0
+        if joined is not None and tags_filter is None and record_filter is None:
+            begun = self._take_joined(units, joined)
+            if begun >= self._count_in_memory:
+                return begun
+        if record_filter is None:
+            begun += self._take_young(units[begun * ENTRY_BYTES :] if begun else units)
         if begun:
             units = units[begun * ENTRY_BYTES :]
         for scanned, (physical_offset, size_bytes, tags_code) in enumerate(_iter_units(units), begun):
@@ -198,13 +225,32 @@ class _Collected:
                 self._bytes += size_bytes
         return begun + len(units) // ENTRY_BYTES
 
+    @property
+    def _count_in_memory(self) -> int:
+        return min(self._request.max_count, self._request.limits.count_in_memory)
+
+    def _take_joined(self, units: bytes, joined: JoinedReads) -> int:
+        """Do what `_take_young` does by a kernel, in the file of the first unit; return the number of units taken."""
+        log, limits = self._log, self._request.limits
+        segments, (physical_offset, _, _) = log.segments, _unpack_unit(units)
+        base = segments.base_of(physical_offset)
+        if not segments.has(base):
+            return 0
+        view = segments.file(base).view()
+        first, end = max(log.own_from, log.written_to - limits.memory_bytes), log.written_to
+        count, records = joined.read(units, view, base, first, end, self._count_in_memory, limits.bytes_in_memory)
+        if count:
+            self.records.append(records)
+            self._bytes, self._joined = len(records), count - 1
+        return count
+
     def _take_young(self, units: bytes) -> int:
         """Fast path: read records while all are in memory and match their units; return the number of units scanned."""
         log, tags_filter, limits = self._log, self._request.tags_filter, self._request.limits
         segments, records = log.segments, self.records
         young_from = max(log.own_from, log.written_to - limits.memory_bytes)
-        count_max, bytes_max = min(self._request.max_count, limits.count_in_memory), limits.bytes_in_memory
-        scanned, taken_bytes, base, end = 0, 0, -1, -1
+        count_max, bytes_max = self._count_in_memory - self._joined, limits.bytes_in_memory
+        scanned, taken_bytes, base, end = 0, self._bytes, -1, -1
         for physical_offset, size_bytes, tags_code in _iter_units(units):
             if physical_offset < young_from or taken_bytes + size_bytes > bytes_max or len(records) >= count_max:
                 break
@@ -232,7 +278,7 @@ class _Collected:
         return scanned
 
     def _is_enough(self, physical_offset: int, size_bytes: int) -> bool:
-        count, limits = len(self.records), self._request.limits
+        count, limits = self.count, self._request.limits
         if count == 0:
             return False
         is_on_disk = self._log.written_to - physical_offset > limits.memory_bytes

@@ -13,7 +13,7 @@ from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.reads.key_query import FoundByKey, KeyQuery, query_by_key, query_steps, read_record_at
-from orbitlog.store.reads.queue_reader import GetResult, ReadRequest, read_queue
+from orbitlog.store.reads.queue_reader import GetResult, JoinedReads, ReadRequest, read_queue
 from orbitlog.store.reads.time_search import Boundary, TimeSearch
 from orbitlog.storefiles.store_config import StoreConfig
 
@@ -28,6 +28,7 @@ class StoreReads(ABC):
     _log: CommitLog
     _queues: QueueSet
     _index: IndexFiles
+    _joined_reads: JoinedReads | None = None  # a kernel, once it is loaded
 
     @property
     def min_physical_offset(self) -> int:
@@ -47,6 +48,10 @@ class StoreReads(ABC):
     def _note_damage(self, physical_offset: int, size_bytes: int, reason: str) -> None:
         """Remember an unreadable record."""
 
+    def use_joined_reads(self, joined: JoinedReads) -> None:
+        """Read joined records by a kernel from now on."""
+        self._joined_reads = joined
+
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._queues.find(topic, queue_id)
 
@@ -59,7 +64,7 @@ class StoreReads(ABC):
         queue = self._queues.find(topic, queue_id)
         if queue is not None:
             self._queues.used(queue)
-        result = read_queue(queue, self._log, request)
+        result = read_queue(queue, self._log, request, self._joined_reads)
         for physical_offset, size_bytes in result.damaged:
             self._note_damage(physical_offset, size_bytes, f"met when reading {topic} {queue_id}")
         return result

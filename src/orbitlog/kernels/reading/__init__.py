@@ -1,0 +1,1 @@
+"""Kernels of reads that the broker answers."""
