@@ -14,7 +14,7 @@ from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
 from orbitlog.formats.derived.checkpoint import decode_checkpoint, encode_checkpoint
 from orbitlog.formats.derived.derive import DeriveRules, queue_units
 from orbitlog.formats.java import hash_map_order
-from orbitlog.formats.records import flags
+from orbitlog.formats.records import compression, flags
 from orbitlog.formats.records import properties as names
 from orbitlog.formats.records.compression import compress_body, inflate_body
 from orbitlog.formats.records.flags import CompressionType
@@ -140,6 +140,18 @@ def test_the_stores_hold_what_the_tests_rely_on(golden_case: GoldenCase) -> None
     assert any(not message.body for message in messages)
     assert any(len(message.properties_raw) > 6000 for message in messages)
     assert -(2**31) in {queue_units(message, DeriveRules(compat=compat))[0].entry.tags_code for message in messages}
+
+
+def test_lz4_bodies_are_the_same_with_and_without_the_package_lz4(
+    golden_case: GoldenCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lz4.frame")
+    golden, compat = golden_case
+    compressed = [one for one in messages_of(golden) if flags.compression_type(one.sys_flag) is CompressionType.LZ4]
+    expected = [as_manifest(message, compat) for message in compressed]
+    monkeypatch.setattr(compression, "_lz4_library", lambda: None)
+    assert len(compressed) > 3
+    assert [as_manifest(message, compat) for message in compressed] == expected
 
 
 def test_a_damaged_log_ends_where_the_real_broker_ended_it(golden_550_crash: GoldenStore) -> None:
