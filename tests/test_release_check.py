@@ -57,6 +57,30 @@ def test_python_of_pyenv_is_found_behind_a_shim_that_is_switched_off(
     assert found["python3.13"] is None and found["python3.14"] is None
 
 
+def installer(directory: Path, name: str, printed: str) -> str:
+    """Return a program that installs a command `orbitlog` into the home directory."""
+    program = directory / name
+    command = f"printf '#!/bin/sh\\necho {printed}\\n' > $HOME/.local/bin/orbitlog"
+    program.write_text(f"#!/bin/sh\nmkdir -p $HOME/.local/bin\n{command}\nchmod +x $HOME/.local/bin/orbitlog\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_installer_must_give_a_command_of_the_version_and_pipx_its_man_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "orbitlog-1.2.0-py3-none-any.whl").touch()
+    monkeypatch.setattr(release_check, "DIST", tmp_path)
+    assert release_check.check_installer("1.2.0", installer(tmp_path, "uv", "orbitlog 1.2.0"), ()).startswith("the com")
+    with pytest.raises(Failed, match=r"the command printed 'orbitlog 1\.1\.0'"):
+        release_check.check_installer("1.2.0", installer(tmp_path, "uv", "orbitlog 1.1.0"), ())
+    with pytest.raises(Failed, match="the man pages are not linked"):
+        release_check.check_installer("1.2.0", installer(tmp_path, "pipx", "orbitlog 1.2.0"), ())
+    (tmp_path / "uv").write_text("#!/bin/sh\necho no such package >&2\nexit 1\n")
+    with pytest.raises(Failed, match="cannot install: no such package"):
+        release_check.check_installer("1.2.0", str(tmp_path / "uv"), ())
+
+
 def test_workflows_run_targets_that_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for workflow in (ROOT / ".github" / "workflows").iterdir():

@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
+# Installers of commands that docs/install.md names, with the words before the wheel.
+INSTALLERS = {"uv": ("tool", "install"), "pipx": ("install",)}
 SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
 _RELEASE = re.compile(r"^## (?:Unreleased|(?P<version>\d+\.\d+\.\d+) - \d{4}-\d{2}-\d{2})$")
 
@@ -156,6 +158,25 @@ def check_installation(version: str, program: str) -> str:
     return "installed without extras, smoke test passed"
 
 
+def check_installer(version: str, program: str, words: tuple[str, ...]) -> str:
+    """Install the wheel as a command in an empty home directory; pipx links the man pages as well."""
+    (wheel,) = DIST.glob("*.whl")
+    with tempfile.TemporaryDirectory() as home:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "PIPX_", "UV_TOOL_"))}
+        environment = {**kept, "HOME": home}
+        command = [program, *words, "--python", sys.executable, str(wheel)]
+        installed = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True)
+        if installed.returncode != 0:
+            raise Failed(f"{program}: cannot install: {installed.stderr.strip()}")
+        orbitlog = Path(home, ".local", "bin", "orbitlog")
+        done = subprocess.run([orbitlog, "--version"], cwd=home, env=environment, capture_output=True, text=True)
+        if done.stdout.strip() != f"orbitlog {version}":
+            raise Failed(f"{program}: the command printed {done.stdout.strip()!r} {done.stderr.strip()}")
+        if Path(program).name == "pipx" and not Path(home, ".local/share/man/man1/orbitlog.1").exists():
+            raise Failed(f"{program}: the man pages are not linked")
+    return "the command is installed and starts"
+
+
 def check_documentation() -> str:
     tests = ("tests/test_docs.py", "tests/test_man_pages.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
@@ -195,6 +216,13 @@ def main() -> int:
             print(f"release-check: {name}: not checked: it is not installed", flush=True)
         else:
             passed.append(report(name, lambda chosen=program: check_installation(version, chosen)))  # type: ignore[misc]
+    for name, words in INSTALLERS.items():
+        program = shutil.which(name)
+        if program is None:
+            print(f"release-check: {name}: not checked: it is not installed", flush=True)
+        else:
+            chosen = (program, words)
+            passed.append(report(name, lambda chosen=chosen: check_installer(version, *chosen)))  # type: ignore[misc]
     return 0 if all(passed) else 1
 
 
