@@ -19,6 +19,7 @@ from benchmarks import (
     bench_dispatch,
     bench_dledger,
     bench_doctor,
+    bench_failover,
     bench_hot_path,
     bench_kernels,
     bench_lag,
@@ -118,7 +119,6 @@ def _replication(report: Report, sizes: Sizes, _: Path) -> None:
         sends=sends,
         probes=20 if is_quick else 150,
         catch_up_bytes=catch_up_bytes,
-        failovers=1 if is_quick else 4,
     )
 
 
@@ -140,6 +140,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     ),
     "dledger": _dledger,
     "doctor": _doctor,
+    "failover": lambda report, sizes, _: bench_failover.run(report, rounds=1 if sizes is QUICK else 5),
     "hot": lambda report, sizes, _: bench_hot_path.run(report, count=sizes.sends // 64 * 64),
     "pipeline": _pipeline,
     "large": lambda report, sizes, _: bench_pipeline.run_large(report, gigabytes=sizes.log_gigabytes),

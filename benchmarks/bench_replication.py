@@ -1,4 +1,4 @@
-"""Replication beside Apache's pairs: sends under the official client, replication delay, catch-up, failover.
+"""Replication beside Apache's pairs: sends under the official client, replication delay, catch-up.
 
 Orbitlog and Apache run at the same time and take turns, round by round, so that other load meets both. Each figure is
 the median of its rounds. An acknowledgement needs every slave in the rows `sync` and `sync-flush`, of both brokers.
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import orbitlog
 from benchmarks.broker_pairs import Load, client_of
 from benchmarks.measure import Reading, Report, percentiles
 from benchmarks.replica_sets import APACHE, ORBITLOG, ReplicaSet, wait_until
@@ -22,15 +21,12 @@ from orbitlog.errors import OrbitlogError
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
-from tests.support.etcd_servers import EtcdServers
-from tests.support.replica_group import ReplicaGroup
 
 KINDS = (ORBITLOG, APACHE)
 TOPIC = "Replicated"
 ROUNDS = 3
 _THREADS = 64
 _BODY_BYTES = 128
-_FAILOVER_SECONDS_MAX = 8.0
 # Orbitlog's sync-replicated sends must be 1.3 times as many, or more.
 _APACHE_SHARE_MAX = 1 / 1.3
 _MODES = {
@@ -40,10 +36,9 @@ _MODES = {
 }
 
 
-def run(report: Report, *, sends: int, probes: int, catch_up_bytes: int, failovers: int) -> None:
+def run(report: Report, *, sends: int, probes: int, catch_up_bytes: int) -> None:
     with tempfile.TemporaryDirectory(prefix="orbitlog-replication-") as temporary:
         directory = Path(temporary)
-        _measure_failover(report, directory / "failover", failovers)
         _measure_catch_up(report, directory / "catch-up", catch_up_bytes)
         for slaves in (1, 2):
             for mode in _MODES:
@@ -163,42 +158,3 @@ def _measure_catch_up(report: Report, directory: Path, wanted_bytes: int) -> Non
             wait_until(lambda replicas=replicas, end=end: replicas.log_end(1) >= end, "the slave has caught up")
             megabytes = (end - first) / 1e6
             report.read(Reading(group, f"{kind}: copied", megabytes / (time.perf_counter() - began), "MB/s"))
-
-
-def _measure_failover(report: Report, directory: Path, rounds: int) -> None:
-    """Kill the master of three members with three etcd servers; Apache's pairs above have no failover."""
-    group = "Failover of a group of three with etcd, Orbitlog's client"
-    (directory / "etcd").mkdir(parents=True)
-    etcd = EtcdServers(directory / "etcd", 3)
-    replicas = ReplicaGroup(directory, etcd)
-    seconds = []
-    try:
-        for _ in range(rounds):
-            state = replicas.wait_for(lambda state: len(state.in_sync) == 3 and state.master is not None)
-            assert state.master is not None
-            seconds.append(asyncio.run(_seconds_without_master(replicas, state.master)))
-            replicas.start(state.master)
-    finally:
-        replicas.close()
-        etcd.close()
-    report.read(
-        Reading(
-            group, "kill to first acknowledged send, median", statistics.median(seconds), "s", _FAILOVER_SECONDS_MAX
-        )
-    )
-    report.read(Reading(group, "kill to first acknowledged send, longest", max(seconds), "s", _FAILOVER_SECONDS_MAX))
-
-
-async def _seconds_without_master(replicas: ReplicaGroup, master: int) -> float:
-    async with orbitlog.connect(f"rocketmq://{replicas.name_server}") as mq:
-        await mq.send("Failover", "before")
-        killed_s = time.perf_counter()
-        await asyncio.to_thread(replicas.kill, master)
-        while True:
-            try:
-                receipt = await mq.send("Failover", "after")
-            except OrbitlogError:
-                await asyncio.sleep(0.02)
-                continue
-            if receipt.status is orbitlog.SendStatus.SENT:
-                return time.perf_counter() - killed_s

@@ -22,6 +22,10 @@ class NameServer:
         self.topics = dict(topics)
         self.is_down = False
         self.requested: list[str] = []
+        self.dropped: list[str] = []
+
+    def drop_silent(self, address: str, seconds: float, reason: str) -> None:
+        self.dropped.append(address)
 
     async def invoke_name_server(self, code: RequestCode, header: Any, *, accept: object) -> Command:
         await asyncio.sleep(0)

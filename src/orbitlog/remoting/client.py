@@ -100,6 +100,15 @@ class RemotingClient:
         task = self._connections.get(address)
         return task.result() if task is not None and task.done() and _is_usable(task) else None
 
+    def drop_silent(self, address: str, seconds: float, reason: str) -> None:
+        """Close the connection to an address if responses are due and nothing was read for `seconds`."""
+        connection = self.open_connection(address)
+        if connection is None or not connection.outgoing.is_waiting:
+            return
+        if connection.idle_seconds(asyncio.get_running_loop().time()) >= seconds:
+            connection.end_reason = reason
+            connection.abort()
+
     def _opened(self, address: str, task: asyncio.Task[Connection]) -> None:
         """Forget a connection that failed, or that ends later: name servers may state any number of addresses."""
         # The exception is retrieved here: without waiting callers asyncio would log it as never retrieved.

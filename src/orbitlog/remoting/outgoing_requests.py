@@ -64,6 +64,11 @@ class OutgoingRequests:
         self._write(frame)
         return future
 
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether a caller waits for a response."""
+        return any(not future.done() for future in self._pending.values())
+
     def forget(self, opaque: int) -> None:
         """Ignore the response to a request, should it still arrive."""
         self._pending.pop(opaque, None)

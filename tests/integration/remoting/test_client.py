@@ -55,6 +55,27 @@ def test_lost_connection_is_reopened() -> None:
     run(test())
 
 
+def test_connection_is_dropped_only_if_its_peer_is_silent_and_owes_a_response() -> None:
+    async def test() -> None:
+        client = RemotingClient()
+        async with serving(Dispatch({1: echo, 2: lambda *_: None})) as server:
+            address = address_of(server)
+            await client.invoke(address, Command(1))
+            client.drop_silent(address, 0.0, "replaced")
+            assert client.open_connection(address) is not None, "no response is due"
+            waiting = asyncio.create_task(client.invoke(address, Command(2), 30))
+            await until(lambda: client._connections[address].result().outgoing.is_waiting)
+            client.drop_silent(address, 30.0, "replaced")
+            assert client.open_connection(address) is not None, "the peer has answered a moment ago"
+            client.drop_silent(address, 0.0, "replaced")
+            with pytest.raises(ConnectionLost, match="replaced"):
+                await waiting
+            client.drop_silent(address, 0.0, "replaced")  # there is no connection
+        await client.close()
+
+    run(test())
+
+
 def test_connect_without_a_listener_fails() -> None:
     async def test() -> None:
         client = RemotingClient()

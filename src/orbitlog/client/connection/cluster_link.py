@@ -91,6 +91,11 @@ class ClusterLink:
         """Return the connection to `address` if it is open, else None."""
         return None if self._is_closed else self._remoting.open_connection(address)
 
+    def drop_silent(self, address: str, seconds: float, reason: str) -> None:
+        """Close the connection to an address if responses are due and nothing was read for `seconds`."""
+        if not self._is_closed:
+            self._remoting.drop_silent(address, seconds, reason)
+
     @property
     def signs(self) -> bool:
         """Return whether requests are signed."""

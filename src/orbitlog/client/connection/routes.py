@@ -21,6 +21,10 @@ AUTO_CREATE_QUEUES = 4
 REFRESH_SECONDS = 30.0
 _SUSPECT_SECONDS = 0.3
 _SUSPECT_REFRESHES_MAX = 100
+# A broker that stops without closing its connections stays registered until another one has its name.
+_SILENT_SECONDS = 10.0
+# Silence after which a connection to a replaced master is closed, if responses are due.
+_REPLACED_SECONDS = 1.0
 
 _READ, _WRITE = 4, 2
 MASTER_ID = 0
@@ -72,6 +76,7 @@ class Routes:
         self._addresses_max = ROUTE_BROKERS_MAX
         self._refreshing: dict[tuple[str, bool], asyncio.Task[Route]] = {}
         self._suspected: dict[str, asyncio.Task[None]] = {}
+        self._silent_until: dict[str, float] = {}
         self.moved = asyncio.Event()
         """Set when a known broker has another address, such as the next master of a replica group."""
         self.on_new_master: list[Callable[[str], None]] = []
@@ -113,13 +118,17 @@ class Routes:
                 raise
             return known
 
-    def suspect(self, topic: str) -> None:
+    def suspect(self, topic: str, *, silent: str | None = None) -> None:
         """Fetch the route in the background, because a broker did not answer, until each broker has a master.
 
-        The next master of a replica group registers some time after the last one has failed.
+        The next master of a replica group registers some time after the last one has failed. `silent` is the name of a
+        broker whose connection is open: its master may have failed although it is registered.
         """
+        loop = asyncio.get_running_loop()
+        if silent is not None:
+            self._silent_until[silent] = loop.time() + _SILENT_SECONDS
         if topic not in self._suspected:
-            task = asyncio.get_running_loop().create_task(self._refresh_suspected(topic))
+            task = loop.create_task(self._refresh_suspected(topic))
             self._suspected[topic] = task
             task.add_done_callback(lambda _: self._suspected.pop(topic, None))
 
@@ -134,7 +143,14 @@ class Routes:
                 route = None
             await asyncio.sleep(_SUSPECT_SECONDS)  # also if it is complete: a dead master may still be registered
             if route is not None and route.brokers and all(MASTER_ID in ids for ids in route.brokers.values()):
-                return
+                if not self._has_silent(route):
+                    return
+
+    def _has_silent(self, route: Route) -> bool:
+        """Return whether a broker of a route was silent a while ago, and has no other master yet."""
+        now = asyncio.get_running_loop().time()
+        self._silent_until = {name: until for name, until in self._silent_until.items() if until > now}
+        return not self._silent_until.keys().isdisjoint(route.brokers)
 
     async def close(self) -> None:
         """Stop to fetch routes in the background."""
@@ -183,8 +199,15 @@ class Routes:
         if before != addresses:
             self.moved.set()
             if addresses.get(MASTER_ID, before.get(MASTER_ID)) != before.get(MASTER_ID):
-                for notify in self.on_new_master:
-                    notify(name)
+                self._replaced(name, before.get(MASTER_ID))
+
+    def _replaced(self, name: str, address: str | None) -> None:
+        """Note that a broker has another master: requests at the last one need not wait for their timeouts."""
+        self._silent_until.pop(name, None)
+        if address is not None:
+            self._link.drop_silent(address, _REPLACED_SECONDS, f"another server is the master of {name} now")
+        for notify in self.on_new_master:
+            notify(name)
 
     async def _has_brokers(self) -> bool:
         from orbitlog.wire.bodies.route_bodies import ClusterInfo

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import MASTER_ID, Routes
-from orbitlog.errors import BrokerRefused, ClientError, NoRoute, RemotingError
+from orbitlog.errors import BrokerRefused, ClientError, NoRoute, RemotingError, RequestTimeout
 from orbitlog.formats import names
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire import consume_headers as headers
@@ -289,8 +289,9 @@ class GroupLink:
         address = self._routes.address_of(queue, broker_id)
         try:
             return await self._link.invoke(address, code, header, seconds=seconds, accept=accept)
-        except RemotingError:
-            self._routes.suspect(queue.topic)  # there may be another master
+        except RemotingError as error:
+            # There may be another master.
+            self._routes.suspect(queue.topic, silent=queue.broker_name if isinstance(error, RequestTimeout) else None)
             raise
 
     def _address(self, queue: MessageQueue) -> str:

@@ -128,6 +128,7 @@ class Producer:
         try:
             return await self._fast.send(*target, body, unique_id, text)
         except RequestTimeout as error:
+            self._failed(target[0].queue, error)
             raise RequestTimeout(f"{topic}: send timed out: {error}") from None
         except RemotingError:
             pass
@@ -223,7 +224,7 @@ class Producer:
                 failure, attempts = error, attempts + 1
             if queue is not None:
                 failed_broker = queue.broker_name
-                self._failed(queue)
+                self._failed(queue, failure)
             if attempts >= ATTEMPTS or self._loop.time() + pause >= deadline:
                 raise failure
             if not await self._other_broker(topic, failed_broker, deadline):
@@ -288,10 +289,10 @@ class Producer:
             raise NoRoute(f"topic {topic} has no writable queue")
         return route
 
-    def _failed(self, queue: MessageQueue) -> None:
+    def _failed(self, queue: MessageQueue, failure: OrbitlogError | None = None) -> None:
         """Avoid the broker of a queue for a while, or until it has another master, which is looked for meanwhile."""
         self._choice.failed(queue.broker_name, self._now_ms())
-        self._routes.suspect(queue.topic)
+        self._routes.suspect(queue.topic, silent=queue.broker_name if isinstance(failure, RequestTimeout) else None)
 
     def _check_open(self) -> None:
         if self._is_closed:

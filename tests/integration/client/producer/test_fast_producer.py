@@ -23,6 +23,7 @@ from orbitlog.wire.bodies.route_bodies import BrokerData, QueueData, TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
 from orbitlog.wire.send_headers import SendMessageResponse, SendMessageV2Request
+from tests.support.loops import until
 
 ID = "A" * 32
 Behave = Callable[[Connection, Command], Answer]
@@ -40,6 +41,7 @@ class Place:
         self.others = others
         self.sent: list[Command] = []
         self.behave: list[Behave] = []
+        self.master: Place = self
         self.server = RemotingServer(self.take, host="127.0.0.1", port=0)
 
     @property
@@ -48,7 +50,7 @@ class Place:
 
     def take(self, connection: Connection, request: Command) -> Answer:
         if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            places = dict(zip("abc", (self, *self.others), strict=False))
+            places = dict(zip("abc", (self.master, *self.others), strict=False))
             brokers = tuple(BrokerData(name, "c", {0: place.address}) for name, place in places.items())
             route = TopicRoute(queues=tuple(QueueData(name, 1, 1, 6, 0) for name in places), brokers=brokers)
             return response_to(request, ResponseCode.SUCCESS, body=encode_body(route))
@@ -141,6 +143,30 @@ def test_missing_response_times_out_and_leaves_nothing_pending(monkeypatch: pyte
             assert not isinstance(second, BaseException)
             assert not producer._fast._pending and producer.in_flight == 0
             assert (await producer.send_plain("Orders", b"body", ID)).queue_offset == 5
+
+    asyncio.run(scenario())
+
+
+def test_send_to_a_silent_master_is_retried_at_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timeout of one send has the route fetched until there is another master; others need not time out."""
+    monkeypatch.setattr("orbitlog.client.connection.routes._REPLACED_SECONDS", 0.0)
+    monkeypatch.setattr(quick_sending, "SEND_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        silent, successor = Place(), Place()
+        await successor.server.start()
+        try:
+            async with producer_to(silent) as producer:
+                silent.behave = [lambda *_: None, lambda *_: None]
+                with pytest.raises(RequestTimeout):
+                    await producer.send_plain("Orders", b"body", ID)
+                second = asyncio.create_task(producer.send(make_outgoing("Orders", "body", ID), seconds=30.0))
+                await until(lambda: len(silent.sent) == 2)
+                silent.master = successor
+                assert (await second).queue_offset == 5
+                assert len(successor.sent) == 1
+        finally:
+            await successor.server.stop()
 
     asyncio.run(scenario())
 

@@ -97,3 +97,31 @@ def test_a_broker_with_another_master_is_reported_once() -> None:
         assert reported == ["a"]
 
     run(scenario, {"Orders": {"a": "old:1", "b": "b:1"}})
+
+
+class ReplacingSilent(NameServer):
+    """A name server whose broker stays registered after it has failed, until another master registers."""
+
+    async def invoke_name_server(self, *request: Any, **options: Any) -> Any:
+        answer = await super().invoke_name_server(*request, **options)
+        if self.requested.count("Orders") == 3:
+            self.topics["Orders"] = {"a": "new:1"}
+        return answer
+
+
+@pytest.mark.parametrize("silent", [None, "a"])
+def test_route_of_a_silent_broker_is_fetched_until_another_master_is_registered(silent: str | None) -> None:
+    async def scenario() -> None:
+        name_server = ReplacingSilent({"Orders": {"a": "old:1"}})
+        routes = Routes(name_server)  # type: ignore[arg-type]
+        await routes.of("Orders")
+        routes.suspect("Orders", silent=silent)
+        await asyncio.gather(*routes._suspected.values())
+        if silent is None:
+            assert name_server.requested.count("Orders") == 2, "a registered master is not in doubt"
+        else:
+            assert routes.address("a") == "new:1"
+            assert name_server.dropped == ["old:1"], "requests at the last master wait for their timeouts"
+        await routes.close()
+
+    asyncio.run(scenario())
