@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -69,12 +70,14 @@ class ProxiedGroup(ReplicaGroup):
 def group(tmp_path: Path) -> Iterator[ProxiedGroup]:
     directory = tmp_path / "etcd"
     directory.mkdir()
-    thread, etcd = ProxyThread(), EtcdServers(directory, 3)
-    group = ProxiedGroup(tmp_path, etcd, thread)
-    yield group
-    group.close()
-    etcd.close()
-    thread.close()
+    with ExitStack() as stack:
+        thread = ProxyThread()
+        stack.callback(thread.close)
+        etcd = EtcdServers(directory, 3)
+        stack.callback(etcd.close)
+        group = ProxiedGroup(tmp_path, etcd, thread)
+        stack.callback(group.close)
+        yield group
 
 
 def roles(group: ProxiedGroup) -> tuple[int, list[int]]:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,13 +58,16 @@ class ReplicaGroup:
         self._log = (directory / "group.log").open("wb")
         self._name_servers: list[subprocess.Popen[bytes]] = []
         self.name_server: str
-        if isinstance(name_servers, ReplicaGroup):
-            self.name_server = name_servers.name_server
-        else:
-            self._name_servers = [self._spawn("nameserver", "--port", "0", "--json") for _ in range(name_servers)]
-            self.name_server = ";".join(self._ready(process)["name-server"] for process in self._name_servers)
-        for member in self.members:
-            self.start(member)
+        with ExitStack() as failed:
+            failed.callback(self.close)  # a member that stays would write into a later store at its path
+            if isinstance(name_servers, ReplicaGroup):
+                self.name_server = name_servers.name_server
+            else:
+                self._name_servers = [self._spawn("nameserver", "--port", "0", "--json") for _ in range(name_servers)]
+                self.name_server = ";".join(self._ready(process)["name-server"] for process in self._name_servers)
+            for member in self.members:
+                self.start(member)
+            failed.pop_all()
 
     def _spawn(self, *words: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=self._log)
