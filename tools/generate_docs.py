@@ -418,6 +418,29 @@ def comparison_missed(_: str) -> str:
     return "\n".join(lines)
 
 
+def comparison_cpu(_: str) -> str:
+    """CPU time of broker and client, in the rows of one run with and without access control and TLS."""
+    recorded = json.loads((ROOT / "benchmarks" / "results" / "access.json").read_text())
+    lines = [
+        f"Measured on {recorded['when'][:10]}, commit {recorded['commit']}, {recorded['rounds']} rounds. Command:"
+        f" `{recorded['command']}`.",
+        "",
+        "| row | Apache: broker | client | Orbitlog: broker | client | ratio of both | ratio of the rates |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in recorded["rows"]:
+        if clients := row.get("clientCpuSecondsPerMillion"):
+            spent = [
+                median(side[broker])
+                for broker in ("apache", "orbitlog")
+                for side in (row["cpuSecondsPerMillion"], clients)
+            ]
+            ratio = (spent[0] + spent[1]) / (spent[2] + spent[3])
+            cells = " | ".join(map(_rounded, spent))
+            lines.append(f"| {row['name']} | {cells} | {ratio:.2f} | {row['ratio']:.2f} |")
+    return "\n".join(lines)
+
+
 def comparison(_: str) -> str:
     """The last recorded run of `make compare`: medians, spread, processor time, and whether a target was met."""
     recorded = _compared()
@@ -630,6 +653,7 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "benchmarks": benchmark_figures,
     "command-line": command_line,
     "comparison": comparison,
+    "comparison-cpu": comparison_cpu,
     "comparison-missed": comparison_missed,
     "comparison-verdict": comparison_verdict,
     "comparison-warm-up": comparison_warm_up,
