@@ -23,6 +23,8 @@ _HEAD_BYTES_MAX = 64 * 1024
 _CHUNKS_PER_TURN = 100
 _UNAUTHENTICATED = 401
 _SERVER_ERROR = 500
+# etcd hashes a password slowly on purpose: other requests are answered in a fraction of the time.
+_HASHING_SLOWNESS = 5.0
 
 _Answer = tuple[int, dict[str, Any]]
 
@@ -76,7 +78,7 @@ class EtcdGateway:
     async def _authenticate(self) -> None:
         self._token = ""
         credentials = {"name": self._access.user, "password": self._access.password}
-        status, answer = await self._hedged("/v3/auth/authenticate", credentials)
+        status, answer = await self._hedged("/v3/auth/authenticate", credentials, slowness=_HASHING_SLOWNESS)
         token = answer.get("token")
         if status != 200 or not isinstance(token, str):
             raise RemotingError(f"etcd refused user {self._access.user!r} (status {status}): check name and password")
@@ -101,7 +103,7 @@ class EtcdGateway:
                 return await self._exchange(reader, writer, path, data)
         except TimeoutError:
             self._avoid(index)
-            raise self._timed_out(path) from None
+            raise self._timed_out(path, self._timeout_s) from None
         except (RemotingError, WireError):
             self._avoid(index)
             raise
@@ -117,17 +119,18 @@ class EtcdGateway:
                 self._avoid(index)
         raise ConnectFailed(problem)
 
-    async def _hedged(self, path: str, body: dict[str, Any]) -> _Answer:
+    async def _hedged(self, path: str, body: dict[str, Any], *, slowness: float = 1.0) -> _Answer:
         """Ask one endpoint after the other, without waiting for slow ones; return the first answer."""
         data, rest = orjson.dumps(body), deque(self._order())
+        timeout_s = self._timeout_s * slowness
         running: set[asyncio.Task[_Answer]] = set()
         problem: RemotingError | WireError = ConnectFailed("no etcd endpoint is known")
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(timeout_s):
                 while rest or running:
                     if rest:
                         running.add(asyncio.create_task(self._ask(rest.popleft(), path, data)))
-                    pause_s = self._hedge_s if rest else None
+                    pause_s = self._hedge_s * slowness if rest else None
                     done, running = await asyncio.wait(running, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
                     errors = {task: task.exception() for task in done}
                     for task, error in errors.items():
@@ -137,7 +140,7 @@ class EtcdGateway:
                             raise error
                         problem = error
         except TimeoutError:
-            raise self._timed_out(path) from None
+            raise self._timed_out(path, timeout_s) from None
         finally:
             for task in running:
                 task.cancel()
@@ -171,8 +174,8 @@ class EtcdGateway:
         host, port, _ = self._endpoints[index]
         return f"no etcd endpoint accepts a connection; the last one was {host}:{port}: {error!r}"
 
-    def _timed_out(self, path: str) -> RequestTimeout:
-        return RequestTimeout(f"etcd {path}: no answer within {self._timeout_s:g} s")
+    def _timed_out(self, path: str, timeout_s: float) -> RequestTimeout:
+        return RequestTimeout(f"etcd {path}: no answer within {timeout_s:g} s")
 
     async def _exchange(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, body: bytes

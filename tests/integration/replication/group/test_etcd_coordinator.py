@@ -155,7 +155,7 @@ def test_invalid_coordinator_raises(text: str) -> None:
 
 def test_user_and_password_are_sent_and_an_expired_token_is_renewed(etcd: EtcdServers) -> None:
     async def run() -> None:
-        plain = EtcdGateway(etcd.endpoints)
+        plain = EtcdGateway(etcd.endpoints, timeout_s=20)  # passwords are hashed slowly
         await plain.call("/v3/auth/role/add", {"name": "root"})
         await plain.call("/v3/auth/user/add", {"name": "root", "password": "secret"})
         await plain.call("/v3/auth/user/grant", {"user": "root", "role": "root"})

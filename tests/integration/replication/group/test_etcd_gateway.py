@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from orbitlog.errors import ConnectFailed, RemotingError, RequestTimeout
-from orbitlog.replication.group.etcd_gateway import EtcdGateway
+from orbitlog.replication.group.etcd_gateway import EtcdAccess, EtcdGateway
 from tests.support.free_ports import free_port
 
 RANGE, TXN = "/v3/kv/range", "/v3/kv/txn"
@@ -22,12 +22,14 @@ class Endpoint:
     def __init__(self, status: str) -> None:
         self.status = status
         self.paths: list[str] = []
+        self.pause_s = 0.0
         self._over = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             self.paths.append(head.split(b" ")[1].decode())
+            await asyncio.sleep(self.pause_s)
             if self.status == SILENT:
                 await self._over.wait()
             body = b'{"error":"no leader"}' if self.status == UNAVAILABLE else b'{"count":"1"}'
@@ -107,6 +109,20 @@ def test_all_endpoints_failing_raises_the_last_problem() -> None:
         for is_repeatable in (True, False):
             with pytest.raises(ConnectFailed, match="no etcd endpoint"):
                 await EtcdGateway(closed).call(RANGE, {}, is_repeatable=is_repeatable)
+
+    asyncio.run(run())
+
+
+def test_password_is_given_more_time_than_other_requests() -> None:
+    """etcd hashes it slowly on purpose."""
+
+    async def run() -> None:
+        async with endpoints(ANSWERED, ANSWERED) as (servers, addresses):
+            servers[0].pause_s = 0.6
+            gateway = EtcdGateway(addresses, EtcdAccess("user", "secret"), timeout_s=0.5, hedge_s=1.0)
+            with pytest.raises(RemotingError, match="refused user"):
+                await gateway.call(RANGE, {}, is_repeatable=True)  # the answer has no token
+            assert [server.paths for server in servers] == [["/v3/auth/authenticate"], []]
 
     asyncio.run(run())
 
