@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from orbitlog.wire.command import Command
 from orbitlog.wire.replication.epoch_frames import Handshake, encode_handshake
 from tests.support.broker_desk import TIMEOUT_S
 from tests.support.etcd_servers import EtcdServers
-from tests.support.replica_group import ReplicaGroup
+from tests.support.replica_group import SECONDS_MAX, ReplicaGroup
 from tests.support.secured_broker import NOBODY, ROOT, send_command
 
 pytestmark = pytest.mark.xdist_group("etcd")
@@ -80,6 +81,14 @@ async def bytes_for_stranger(ha_port: int) -> bytes:
         writer.close()
 
 
+def wait_until_registered(mq: orbitlog.BlockingRocketMQ, address: str) -> None:
+    """Wait until clients find the member that was elected: it opens its store first."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while mq.admin.brokers() != {"broker-s": address}:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_members_refuse_strangers_in_each_role(etcd: EtcdServers, tmp_path: Path) -> None:
     group = ReplicaGroup(tmp_path, etcd, 2, *settings_in(tmp_path), name="broker-s")
     try:
@@ -93,6 +102,7 @@ def test_members_refuse_strangers_in_each_role(etcd: EtcdServers, tmp_path: Path
             group.kill(first)
             second = group.wait_for(lambda state: state.master not in (None, first)).master
             assert second is not None
+            wait_until_registered(mq, f"127.0.0.1:{group.ports[second][0]}")
             assert mq.send("Orders", "two").status is orbitlog.SendStatus.SENT
             assert asyncio.run(refused_codes(group.ports[second][0])) == {ResponseCode.NO_PERMISSION}
         for user in (None, NOBODY):
