@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orbitlog.client.connection.error_advice import refusal
-from orbitlog.errors import BrokerRefused, ClientClosed, RemotingError
+from orbitlog.errors import BrokerRefused, ClientClosed, RemotingError, RequestTimeout
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection, Handler
+from orbitlog.remoting.request_dispatch import LONG_CODES
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.header_codec import Header
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from orbitlog.access.credentials import Credentials
 
 INVOKE_SECONDS = 3.0
+LONG_REQUESTS_AT_ONCE = 3
+"""Less than a server handles for one client address (`longRequestsPerAddressMax`)."""
 
 
 class ClusterLink:
@@ -36,6 +40,7 @@ class ClusterLink:
         self._name_servers = random.sample(name_servers, len(name_servers))
         self._credentials = credentials
         self._is_closed = False
+        self._long_slots: dict[str, asyncio.Semaphore] = {}
 
     async def invoke(
         self,
@@ -50,10 +55,31 @@ class ClusterLink:
         """Return the response if its code is accepted; raise `BrokerRefused` otherwise."""
         if self._is_closed:
             raise ClientClosed("the client is closed")
-        response = await self._remoting.invoke(address, self.command(code, header, body), seconds)
+        if code in LONG_CODES:
+            response = await self._invoke_in_turn(address, self.command(code, header, body), seconds)
+        else:
+            response = await self._remoting.invoke(address, self.command(code, header, body), seconds)
         if response.code not in accept:
             raise refusal(response)
         return response
+
+    async def _invoke_in_turn(self, address: str, command: Command, seconds: float) -> Command:
+        """Send a long request when few of them are in flight; the wait for that is part of the time.
+
+        More of them would wait at the server, which counts a long wait as a limit that was reached.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        slots = self._long_slots.setdefault(address, asyncio.Semaphore(LONG_REQUESTS_AT_ONCE))
+        try:
+            async with asyncio.timeout(seconds):
+                await slots.acquire()
+        except TimeoutError:
+            raise RequestTimeout(f"{address} did not answer earlier requests within {seconds:g} s") from None
+        try:
+            return await self._remoting.invoke(address, command, deadline - loop.time())
+        finally:
+            slots.release()
 
     async def invoke_oneway(
         self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
