@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,12 @@ class SessionServer:
                 return
 
     def _run(self, request: Request, files: list[int]) -> int:
-        with _environment_of(request), _streams(files):
+        with _streams(files), ExitStack() as environment:
+            try:
+                environment.enter_context(_environment_of(request))
+            except OSError as error:  # it was deleted while the command waited for its turn
+                click.echo(f"orbitlog: cannot enter {request.directory!r}: {error.strerror}", err=True)
+                return 2
             if request.version != __version__:
                 click.echo(f"orbitlog: the pipeline server runs version {__version__}; restart it", err=True)
                 return 2
@@ -201,7 +206,7 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]] | None:
         if not 0 < size <= REQUEST_BYTES_MAX or len(files) != STREAMS:
             raise ValueError(f"request of {size} bytes with {len(files)} files")
         request = Request.decode(_read(connection, size))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError):
         for file in files:
             os.close(file)
         return None

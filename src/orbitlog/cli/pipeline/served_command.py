@@ -49,7 +49,21 @@ class Request(NamedTuple):
 
     @classmethod
     def decode(cls, text: bytes) -> Request:
-        return cls(**json.loads(text))
+        """Raise `ValueError` if it is not a request: the server must outlive it."""
+        try:
+            request = cls(**json.loads(text))
+        except (TypeError, RecursionError) as error:
+            raise ValueError(f"not a request: {error}") from None
+        arguments: Any = request.arguments
+        variables: Any = request.variables
+        if not (isinstance(arguments, list) and isinstance(variables, dict)):
+            raise ValueError("arguments are not a list, or variables not a map")
+        values: list[Any] = [request.version, request.directory, *arguments, *variables.values()]
+        if not all(isinstance(value, str) and "\0" not in value for value in values):
+            raise ValueError("a value is not text")
+        if not all(map(is_command_variable, variables)) or any("=" in name for name in variables):
+            raise ValueError("a variable is not one of a command")
+        return request
 
 
 def command_variables() -> dict[str, str]:
