@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import orjson
 import pytest
 
 from orbitlog.cli.serve import serving
@@ -16,10 +18,13 @@ from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.nameserver.route_table import STEP_TOPICS
+from orbitlog.remoting import thread_pace
 from orbitlog.remoting.loop_slices import COUNTERS
-from orbitlog.wire.codes import RequestCode
+from orbitlog.remoting.thread_pace import ThreadPace
+from orbitlog.remoting.whole_tables import WholeTables
+from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
-from tests.support.broker_desk import Desk, desk_at, until
+from tests.support.broker_desk import Desk, at_desk, desk_at, until
 
 PERIOD = {"registerNameServerPeriod": "60000"}
 
@@ -137,6 +142,66 @@ def test_compressed_parts_are_understood(tmp_path: Path) -> None:
             assert route is not None and route.queues[0].sys_flag == 1
 
     asyncio.run(test())
+
+
+def test_large_tables_are_encoded_with_rests_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoding contends with the event loop for the interpreter: a peer must not keep a thread at it."""
+    monkeypatch.setattr(thread_pace, "SHORT_SECONDS", 0.0)
+
+    async def check_rest(pace: ThreadPace, work: Callable[[], Awaitable[object]]) -> None:
+        await work()
+        assert pace._rests_until_s > 0
+        pace._rests_until_s = math.inf
+        waiting = asyncio.ensure_future(work())
+        done, _ = await asyncio.wait({waiting}, timeout=0.2)
+        assert not done
+        waiting.cancel()
+        pace._rests_until_s = 0.0
+
+    async def work(desk: Desk) -> None:
+        put_quietly(desk, [f"T{number}" for number in range(1_000)])
+        saver = desk.broker._saver
+
+        async def save() -> None:
+            desk.broker.state.topics.touch()
+            await saver._save_tables()
+
+        await check_rest(saver._pace, save)
+        tables = WholeTables()
+        request = Command(RequestCode.GET_ALL_TOPIC_CONFIG)
+        count, snapshot = len(desk.broker.state.topics.table), desk.broker.state.topics.snapshot
+        await check_rest(tables._pace, lambda: tables.answer(request, count, lambda: snapshot))
+
+    at_desk(tmp_path, work)
+
+
+def test_update_that_changes_nothing_saves_and_registers_nothing(tmp_path: Path) -> None:
+    topic = {"topic": "T", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6"}
+    group = orjson.dumps({"groupName": "g"})
+
+    async def work(desk: Desk) -> None:
+        state = desk.broker.state
+
+        async def update() -> tuple[object, object]:
+            answer = await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, **topic)
+            assert answer.code == ResponseCode.SUCCESS
+            assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group)).code == ResponseCode.SUCCESS
+            return state.topics.data_version, state.groups.data_version
+
+        versions = await update()
+        encoded: list[str] = []
+        encode = desk.broker._saver._directory.encode
+        desk.broker._saver._directory.encode = lambda file, table: (  # type: ignore[method-assign]
+            encoded.append(file.name),
+            encode(file, table),
+        )[1]
+        assert await update() == versions
+        assert not encoded
+        topic["perm"] = "4"
+        assert await update() != versions
+        assert encoded == ["topics.json", "subscriptionGroup.json"]
+
+    at_desk(tmp_path, work)
 
 
 def test_objects_that_a_long_collection_kept_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,9 @@ class Groups:
         return config
 
     def put(self, config: GroupConfig) -> GroupConfig:
-        """Create a group or change it; raise `RequestRefused` if there are too many."""
+        """Create a group or change it, if it differs; raise `RequestRefused` if there are too many."""
+        if self._groups.get(config.group) == config:
+            return config
         if config.group not in self._groups and not is_system_group(config.group):
             self.admit(len(self._groups) + 1)
         self._groups[config.group] = config

@@ -25,6 +25,7 @@ from orbitlog.formats.tables.offset_tables import CONSUMER_ORDER_INFO, DELAY_OFF
 from orbitlog.formats.tables.pop_progress import POP_PROGRESS
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.formats.tables.topic_config import TOPIC_QUEUE_MAPPING, TOPICS, DataVersion
+from orbitlog.remoting.thread_pace import ThreadPace
 
 if TYPE_CHECKING:
     from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
@@ -82,6 +83,7 @@ class TableSaver:
         self._thread = ThreadPoolExecutor(1, "orbitlog-config")
         self._tables = CoalescedCall(self._save_tables)
         self._saved_versions: tuple[DataVersion, DataVersion] | None = None
+        self._pace = ThreadPace()
 
     def begin_tables(self) -> asyncio.Future[None]:
         """Start to save topics and groups as they are now; the future is done when they are synced."""
@@ -95,10 +97,13 @@ class TableSaver:
         return self._state.topics.data_version, self._state.groups.data_version
 
     async def _save_tables(self) -> None:
-        versions = self._versions()
-        await self._write(TOPICS, self._state.topics.snapshot())
-        await self._write(SUBSCRIPTION_GROUP, self._state.groups.snapshot())
-        self._saved_versions = versions
+        if self._saved_versions != self._versions():
+            await self._pace.rest()
+            versions = self._versions()
+            with self._pace.work():
+                await self._write(TOPICS, self._state.topics.snapshot())
+                await self._write(SUBSCRIPTION_GROUP, self._state.groups.snapshot())
+            self._saved_versions = versions
         await self._save_changed(CONSUMER_FILTER, self._state.filters)
         await self._save_changed(MESSAGE_REQUEST_MODE, self._pops.modes)
 

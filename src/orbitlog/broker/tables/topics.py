@@ -57,7 +57,9 @@ class Topics:
         return self._topics.get(topic)
 
     def put(self, config: TopicConfig) -> TopicConfig:
-        """Create a topic or change it; raise `RequestRefused` if there are too many."""
+        """Create a topic or change it, if it differs; raise `RequestRefused` if there are too many."""
+        if self._topics.get(config.topic) == config:
+            return config
         if config.topic not in self._topics and not names.is_system_topic(config.topic):
             self.admit(len(self._topics) + 1)
         self._topics[config.topic] = config

@@ -52,9 +52,11 @@ LOG_FILES_KEPT = 5
 _LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _STARTED_S = time.perf_counter()
 _INTERRUPTED = 130
-_COLLECT_AFTER_OBJECTS = 100_000
-_FULL_COLLECTION = 2
-LONG_COLLECTION_SECONDS = 0.01
+_COLLECT_AFTER = (5_000, 2, 10)
+"""Thresholds of the generations: a collection of new objects takes a few milliseconds."""
+_YOUNGEST = 0
+THREAD_SWITCH_SECONDS = 0.0005
+LONG_COLLECTION_SECONDS = 0.004
 _RECOVERY_SECONDS = 2.0
 _COLLECTOR_DELAY_SECONDS = 1.0
 _OPEN_FILES_WANTED = 65_536
@@ -269,6 +271,9 @@ class RecoveryProgress:
 def serve(make: Callable[[], Served], *, as_json: bool) -> None:
     """Run a server until TERM or INT; a second signal ends the process at once."""
     raise_open_files()
+    # uvloop takes the interpreter lock for each callback. While another thread encodes a table, it would wait for
+    # Python's default of 5 ms every time.
+    sys.setswitchinterval(THREAD_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(make(), as_json))
 
@@ -298,27 +303,27 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _reduce_collections() -> None:
-    """Freeze objects that live as long as the server, and collect garbage rarely.
+    """Freeze objects that live as long as the server, and collect garbage in small portions.
 
     Requests create no reference cycles, and each collection would delay responses.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER_OBJECTS)
+    gc.set_threshold(*_COLLECT_AFTER)
     gc.callbacks.append(ShortCollections())
 
 
 class ShortCollections:
     """Freezes the objects that a long collection kept, so that later ones do not look at them again.
 
-    A full collection with a hundred thousand topics takes a tenth of a second. It repeats while tables grow.
+    A full collection with a hundred thousand topics takes a tenth of a second, and would repeat while tables grow.
     """
 
     def __init__(self) -> None:
         self._started_s = 0.0
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
-        if info["generation"] != _FULL_COLLECTION:
+        if info["generation"] == _YOUNGEST:
             return
         if phase == "start":
             self._started_s = time.perf_counter()

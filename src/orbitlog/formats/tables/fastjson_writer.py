@@ -9,6 +9,7 @@ unquoted, leave nulls out of maps, and never escape a slash. Mirrors Java `Remot
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from orbitlog.formats.tables.loose_json import Json
@@ -40,6 +41,21 @@ def write_pretty(value: Json, *, int_keys_on_own_line: bool) -> str:
     return _pretty(value, 0, _FASTJSON_2 if int_keys_on_own_line else _FASTJSON_1)
 
 
+class PrettyWriter:
+    """Writes a map of which the values are given one at a time, so that a large table is never a tree of objects."""
+
+    def __init__(self, *, int_keys_on_own_line: bool) -> None:
+        self._style = _FASTJSON_2 if int_keys_on_own_line else _FASTJSON_1
+
+    def value(self, value: Json, level: int) -> str:
+        """Return the text of a value at a nesting level."""
+        return _pretty(value, level, self._style)
+
+    def map(self, texts: Iterable[tuple[str | int, str]], level: int) -> str:
+        """Return the text of a map from those of its values, which are one level deeper."""
+        return _joined_map(texts, level, self._style)
+
+
 def write_compact(value: Json, *, int_keys_on_own_line: bool = True) -> str:
     """Write without spaces; the flag selects the escapes, as in `write_pretty`."""
     return _compact(value, _FASTJSON_2 if int_keys_on_own_line else _FASTJSON_1)
@@ -56,12 +72,15 @@ def _pretty(value: Json, level: int, style: _Style) -> str:
 
 
 def _pretty_map(entries: dict[str | int, Json], level: int, style: _Style) -> str:
+    members = ((key, _pretty(child, level + 1, style)) for key, child in entries.items() if child is not None)
+    return _joined_map(members, level, style)
+
+
+def _joined_map(texts: Iterable[tuple[str | int, str]], level: int, style: _Style) -> str:
     indent = "\n" + "\t" * (level + 1)
     members = [
-        ("" if isinstance(key, int) and not style.int_keys_on_own_line else indent)
-        + f"{_key(key, style)}:{_pretty(child, level + 1, style)}"
-        for key, child in entries.items()
-        if child is not None
+        ("" if isinstance(key, int) and not style.int_keys_on_own_line else indent) + f"{_key(key, style)}:{text}"
+        for key, text in texts
     ]
     return f"{{{','.join(members)}\n{chr(9) * level}}}" if members else "{}"
 

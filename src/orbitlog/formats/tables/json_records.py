@@ -15,14 +15,14 @@ declared fields take precedence. Writing sorts by Java name, as fastjson does, a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, dataclass_transform
 
 from orbitlog.errors import BadField
 from orbitlog.formats.compat import Compat
 from orbitlog.formats.java import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
-from orbitlog.formats.tables.fastjson_writer import write_compact, write_pretty
+from orbitlog.formats.tables.fastjson_writer import PrettyWriter, write_compact
 from orbitlog.formats.tables.loose_json import Json, read_json
 
 T = TypeVar("T")
@@ -299,6 +299,32 @@ def encode_record(bean: JsonRecord, compat: Compat) -> dict[str | int, Json]:
     return dict(sorted(written.items(), key=lambda entry: str(entry[0])))
 
 
+class RecordMap(NamedTuple):
+    """A map of beans that is not encoded yet."""
+
+    records: Mapping[str, JsonRecord]
+
+
+def table_members(bean: JsonRecord, compat: Compat) -> Iterator[tuple[str | int, Json | RecordMap]]:
+    """Yield the members of a bean in Java's order, maps of beans as `RecordMap`.
+
+    The caller encodes their beans one at a time: a tree of a hundred thousand would cause long collections of garbage.
+    """
+    tables = {
+        java_name: (known.name, RecordMap(value))
+        for java_name, known in _declared(type(bean)).items()
+        if isinstance(value := getattr(bean, known.name), Mapping) and _has_beans(value)
+    }
+    head = replace(bean, **{name: {} for name, _ in tables.values()}) if tables else bean
+    for name, value in encode_record(head, compat).items():
+        yield name, tables[str(name)][1] if name in tables else value
+
+
+def _has_beans(values: Mapping[Any, Any]) -> bool:
+    key, value = next(iter(values.items()), (None, None))
+    return isinstance(key, str) and isinstance(value, JsonRecord)
+
+
 @dataclass(frozen=True, slots=True)
 class JsonFile(Generic[R]):
     """A config file that holds one bean; it has no newline at its end."""
@@ -311,5 +337,15 @@ class JsonFile(Generic[R]):
         return decode_record(self.kind, read_json(text), self.name)
 
     def encode(self, bean: R, compat: Compat) -> str:
-        write = write_pretty if self.pretty else write_compact
-        return write(encode_record(bean, compat), int_keys_on_own_line=compat.int_keys_on_own_line)
+        if not self.pretty:
+            return write_compact(encode_record(bean, compat), int_keys_on_own_line=compat.int_keys_on_own_line)
+        writer = PrettyWriter(int_keys_on_own_line=compat.int_keys_on_own_line)
+
+        def text_of(value: Json | RecordMap) -> str:
+            if not isinstance(value, RecordMap):
+                return writer.value(value, 1)
+            beans = value.records.items()
+            return writer.map(((key, writer.value(encode_record(child, compat), 2)) for key, child in beans), 1)
+
+        members = table_members(bean, compat)
+        return writer.map(((name, text_of(value)) for name, value in members if value is not None), 0)
