@@ -14,11 +14,12 @@ from typing import cast
 import orjson
 import pytest
 
-from orbitlog.remoting import incoming_requests
+from orbitlog.remoting import incoming_requests, loop_slices
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.remoting.incoming_requests import REQUESTS_PER_TURN
 from orbitlog.remoting.memory_budget import HELD_REQUEST_BYTES, MemoryBudget
 from orbitlog.remoting.server import RemotingServer
+from orbitlog.settings.limits import REQUEST_TURN_MICROS
 from orbitlog.testing.running_broker import RunningBroker
 from orbitlog.wire.command import Command, response_to
 from tests.support.hot_path import FakeTransport
@@ -281,6 +282,57 @@ def test_connection_with_slow_requests_gives_way_to_others(monkeypatch: pytest.M
     assert order[:6] == ["greedy"] * 5 + ["honest"], "a read handles one slow request at once"
     last = max(place for place, address in enumerate(order) if address == "honest")
     assert last < 6 + 2 * 9 + 2, "then the addresses take turns, not their connections"
+
+
+def test_requests_of_many_addresses_share_the_time_of_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four addresses send at once; each of their requests takes a third of what all get in a turn."""
+    now_s, turn, taken_s = 100.0, 0, Counter[int]()
+    request_s = REQUEST_TURN_MICROS.default / 1e6 / 3
+    served: list[str] = []
+
+    def count_turns() -> None:
+        nonlocal turn
+        turn += 1
+        asyncio.get_running_loop().call_soon(count_turns)
+
+    def handle(connection: Connection, request: Command) -> Answer:
+        nonlocal now_s
+        now_s += request_s
+        taken_s[turn] += request_s
+        served.append(connection.remote_address[0])
+        return response_to(request, 0)
+
+    def connect(server: RemotingServer, address: str) -> Connection:
+        connection, transport = cast(Connection, server._accept()), FakeTransport(peer=(address, 1))
+        transport.connection = connection
+        connection.connection_made(cast(asyncio.Transport, transport))
+        return connection
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        loop_slices._TURNS[loop] = loop_slices.LoopTurns(loop, lambda: now_s)
+        async with serving(handle) as server:
+            connections = [connect(server, f"greedy {number}") for number in range(4)]
+            honest = connect(server, "honest")
+            count_turns()
+            for connection in connections:
+                connection.data_received(b"".join(raw_frame(1, opaque=number) for number in range(50)))
+            while len(served) < 60:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+            before = len(served)
+            honest.data_received(raw_frame(1))
+            while honest.unanswered:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            assert served.index("honest") == before, "it has used no time, so it is next"
+            while any(connection.unanswered for connection in connections):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            for connection in (*connections, honest):
+                connection.abort()
+
+    monkeypatch.setattr(incoming_requests, "_now_s", lambda: now_s)
+    run(test(), plain=True)
+    assert len(served) == 201
+    assert max(taken_s.values()) < 6 * request_s
 
 
 @pytest.mark.parametrize("code", [11, 200054])

@@ -212,3 +212,47 @@ def test_needs_of_a_list_are_found_without_decoding_its_entries(code: int, body:
     request = RequestParts(code, {}, body)
     assert len(needs_of(request, "cluster", lambda _: None)) >= 2
     assert steps_of(lambda: needs_of(request, "cluster", lambda _: None)) < 50 * MANY
+
+
+def heartbeat(count: int, *, subscriptions: int, topic: str = "T", **more: object) -> bytes:
+    wanted = [{"topic": f"{topic}{number}", "subString": "*", **more} for number in range(subscriptions)]
+    groups = [{"groupName": f"g{number}", "subscriptionDataSet": wanted} for number in range(count)]
+    return orjson.dumps({"clientID": "c", "consumerDataSet": groups})
+
+
+@pytest.mark.parametrize(("count", "subscriptions"), [(900, 1), (2, 900)])
+def test_heartbeat_with_many_groups_is_registered_in_short_steps(
+    count: int, subscriptions: int, tmp_path: Path
+) -> None:
+    sql = {"subString": "a = 1", "expressionType": "SQL92"}
+
+    async def work(desk: Desk) -> None:
+        with watched_loops() as steps:
+            answer = await desk.ask(RequestCode.HEART_BEAT, heartbeat(count, subscriptions=subscriptions, **sql))
+        assert answer.code == ResponseCode.SUCCESS
+        registered = desk.broker.state.clients.consumer_group(f"g{count - 1}")
+        assert registered is not None and len(registered.subscriptions) == subscriptions
+        # A tenth of the work, or less.
+        assert steps.longest < 80_000, steps.longest_callback
+
+    at_desk(tmp_path, work, enablePropertyFilter="true")
+
+
+def test_filters_of_heartbeats_are_limited(tmp_path: Path) -> None:
+    """A filter is kept for a day after its last consumer: each heartbeat could leave two thousand of them."""
+
+    async def work(desk: Desk) -> None:
+        state = desk.broker.state
+        for number in range(5):
+            body = heartbeat(1, subscriptions=60, topic=f"T{number}_", subString="a = 1", expressionType="SQL92")
+            assert (await desk.ask(RequestCode.HEART_BEAT, body)).code == ResponseCode.SUCCESS
+            assert len(state.filters) <= 100
+        assert state.filters.find("T4_0", "g0") is not None, "the older ones made room"
+        assert state.limits.reached["sqlFiltersMax"] > 0
+        body = heartbeat(3, subscriptions=60, subString="a = 1", expressionType="SQL92")
+        assert (await desk.ask(RequestCode.HEART_BEAT, body)).code == ResponseCode.SUCCESS
+        assert len(state.filters) == 100, "those with a consumer are kept"
+        member = state.clients.consumer_group("g2")
+        assert member is not None and member.subscriptions["T59"].record_filter is not None, "and filter all the same"
+
+    at_desk(tmp_path, work, enablePropertyFilter="true", sqlFiltersMax="100")

@@ -34,7 +34,8 @@ _PLACE = re.compile(rb'"msgId":"[0-9A-F]{16}([0-9A-F]{16})","queueId":"[0-9]+","
 class FakeTransport:
     """Transport of a connection: counts writes, and keeps the last bytes or all of them."""
 
-    def __init__(self, *, keeps: bool = False) -> None:
+    def __init__(self, *, keeps: bool = False, peer: tuple[str, int] = PEER) -> None:
+        self.peer = peer
         self.calls = 0
         self.last = b""
         self.kept: list[bytes] | None = [] if keeps else None
@@ -51,7 +52,7 @@ class FakeTransport:
         self.write(b"".join(parts))
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        return {"peername": PEER, "sockname": ("127.0.0.1", 10_911)}.get(name, default)
+        return {"peername": self.peer, "sockname": ("127.0.0.1", 10_911)}.get(name, default)
 
     def get_write_buffer_size(self) -> int:
         return 0

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from orbitlog.formats.java import INT_MAX
+from orbitlog.remoting.loop_slices import MICROS
 from orbitlog.remoting.memory_budget import MemoryBudget, MemoryLimits
-from orbitlog.settings.limits import CONNECTIONS_PER_ADDRESS, DESCRIPTOR_RESERVE, Limits
+from orbitlog.settings.limits import CONNECTIONS_PER_ADDRESS, DESCRIPTOR_RESERVE, REQUEST_TURN_MICROS, Limits
 from orbitlog.wire.command_decoding import WireLimits
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Flow:
     ) -> None:
         self.limits = limits
         self.counters = counters or Limits()
+        self.turn_seconds = self.counters[REQUEST_TURN_MICROS] / MICROS
         self.connections: set[Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.memory = memory or MemoryBudget(limits.memory, self.counters)
@@ -75,6 +77,7 @@ class Flow:
         self.refused = Repeated()
         self.of_addresses: Counter[str] = Counter()
         """Open connections by client address."""
+        self.has_several_addresses = False
         self._paused: set[Connection] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -109,6 +112,7 @@ class Flow:
         address, limits = connection.remote_address[0], self.limits
         self.memory.connect(connection, connection.memory, address)
         self.of_addresses[address] += 1
+        self.has_several_addresses = len(self.of_addresses) > 1
         if self.of_addresses[address] > limits.per_address:
             self.counters.reach(CONNECTIONS_PER_ADDRESS)
             return False
@@ -124,6 +128,7 @@ class Flow:
         self.of_addresses[address] -= 1
         if not self.of_addresses[address]:
             del self.of_addresses[address]
+            self.has_several_addresses = len(self.of_addresses) > 1
         self._paused.discard(connection)
         self.memory.disconnect(connection.memory)
         self._check_quiet()

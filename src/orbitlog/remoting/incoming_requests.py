@@ -74,9 +74,9 @@ REQUESTS_PER_TURN = 64
 
 A read can have thousands of them. Requests that the fast path serves do not count.
 """
-TURN_SECONDS = 0.001
+TURN_SECONDS = 0.0005
 """Time after which a connection gives way even if it had fewer: most requests take some tens of microseconds."""
-_now_s = time.perf_counter
+_now_s = time.monotonic
 _REQUEST_BYTES = 512  # approximate memory of a request without its body and a long header
 _HEADER_BYTES = 2 * 1024
 
@@ -113,6 +113,9 @@ class IncomingRequests:
         self.owed_count = 0  # requests in flight of which only the number is kept
         self._in_flight_max = flow.limits.unanswered_per_connection  # minus `owed_count`
         self._answer_callbacks: dict[int, list[Callable[[], object]]] = {}  # by id() of requests being handled
+        self._turns = loop_turns()
+        self.waits_for_turn = False
+        """Whether the backlog waits for a turn of the event loop."""
 
     @property
     def is_congested(self) -> bool:
@@ -202,38 +205,69 @@ class IncomingRequests:
 
     def handle_backlog(self) -> None:
         """Pass the backlog to the fast path and the handler until congested; write ready responses together."""
-        if self._batch is not None:
+        if self._batch is not None or self.waits_for_turn:
             return  # called from within a handler: the loop below continues after it returns
         batch: list[bytes] = []
         self._batch = batch
         backlog, fast_path, connection = self.backlog, self.fast_path, self._connection
-        left, stop_s = REQUESTS_PER_TURN, 0.0
+        left, begun_s, gives_way = REQUESTS_PER_TURN, -1.0, False
         try:
             while backlog and not self.is_congested:
                 if fast_path is not None:
                     fast_path(connection, backlog, batch)
+                    if not backlog:
+                        break
                 count = len(batch)
-                if backlog and count < FRAMES_PER_WRITE:
-                    if not left or (stop_s and _now_s() >= stop_s):
-                        loop_turns().add(connection.remote_address[0], connection.resume)
+                if count < FRAMES_PER_WRITE:
+                    if begun_s < 0:
+                        begun_s = self._begin_turn()
+                        gives_way = begun_s < 0
+                    else:
+                        gives_way = not left or _now_s() >= begun_s + TURN_SECONDS
+                    if gives_way:
                         break
                     left -= 1
-                    frame = backlog.popleft()
-                    if backlog and not stop_s:  # a read of one request needs no clock
-                        stop_s = _now_s() + TURN_SECONDS
-                    self._take(frame)
+                    self._take(backlog.popleft())
+                    if not backlog:
+                        break
                     count = len(batch)
-                if backlog and (count >= FRAMES_PER_WRITE or (count and len(batch[-1]) > LARGE_FRAME_BYTES)):
+                if count >= FRAMES_PER_WRITE or (count and len(batch[-1]) > LARGE_FRAME_BYTES):
                     connection.write_frames(batch)
         except WireError:
             backlog.clear()  # the decoder keeps the failure; where the next frame starts is unknown
         finally:
             self._batch = None
-            if batch:
-                connection.write_frames(batch)
-            limits = self._flow.limits
-            if monotonic() - connection.active_at > limits.slow_seconds:
-                slow_requests().report_turn(connection, self._handling, limits.last_append_ms())
+            self._end_turn(batch, begun_s, gives_way)
+
+    def _begin_turn(self) -> float:
+        """Return the time if requests may be handled now; -1 if the backlog must wait.
+
+        With a single client address nothing waits. Few calls: the long polls of thousands of consumers come here.
+        """
+        turns, flow, now_s = self._turns, self._flow, _now_s()
+        if now_s - turns.last_s > flow.turn_seconds:
+            turns.left_s = flow.turn_seconds
+        if flow.has_several_addresses and not turns.is_running and (turns.left_s <= 0 or turns.waiting):
+            return -1.0
+        return now_s
+
+    def _end_turn(self, batch: list[bytes], begun_s: float, gives_way: bool) -> None:
+        """Write the responses; count the time since `begun_s`, unless it is negative."""
+        connection, limits = self._connection, self._flow.limits
+        if batch:
+            connection.write_frames(batch)
+        now_s = _now_s()
+        if begun_s >= 0:
+            self._turns.charge(connection.remote_address[0], begun_s, now_s)
+        if gives_way:
+            self.waits_for_turn = True
+            self._turns.add(connection.remote_address[0], self._take_turn, self._flow.counters)
+        if now_s - connection.active_at > limits.slow_seconds:
+            slow_requests().report_turn(connection, self._handling, limits.last_append_ms())
+
+    def _take_turn(self) -> None:
+        self.waits_for_turn = False
+        self._connection.resume()
 
     def _take(self, frame: Frame) -> None:
         command = self.decoder.decode(frame)

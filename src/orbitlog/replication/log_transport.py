@@ -6,7 +6,7 @@ import asyncio
 from typing import cast
 
 # Bytes handed to the transport in one turn of the loop: other connections are served in between.
-TURN_BYTES = 4 * 1024 * 1024
+TURN_BYTES = 512 * 1024
 TRANSFERS_PER_READ_MAX = 4096
 """A read has at most 256 KiB, and a transfer at least one message, or it is one of few heartbeats."""
 _UNSENT_BYTES_MAX = 4 * 1024 * 1024

@@ -71,6 +71,13 @@ LONG_REQUESTS = _limit(
     "longRequestsMax", 8, "requests with long lists, registrations and statistics in work at a time; others wait"
 )
 LONG_REQUESTS_PER_ADDRESS = _limit("longRequestsPerAddressMax", 4, "those of one client address; its others wait")
+REQUEST_TURN_MICROS = _limit(
+    "requestTurnMicros",
+    1_000,
+    "microseconds of one turn of the event loop for requests of all connections that need a handler; past it, they"
+    " wait, and the client address that used least time is next; a wait of a second counts",
+    low=100,
+)
 PLAIN_HEADER_BYTES = _limit(
     "plainHeaderBytesMax", 64 * 1024, "bytes of a request header without message properties or lists", low=4096
 )
@@ -113,6 +120,12 @@ HEARTBEAT_GROUPS = _limit("heartbeatGroupsMax", 1_000, "producer and consumer gr
 HEARTBEAT_SUBSCRIPTIONS = _limit("heartbeatSubscriptionsMax", 2_000, "subscriptions in one heartbeat")
 HEARTBEAT_SQL_CHARACTERS = _limit(
     "heartbeatSqlCharactersMax", 32 * 1024, "characters of all SQL92 expressions in one heartbeat"
+)
+SQL_FILTERS = _limit(
+    "sqlFiltersMax",
+    5_000,
+    "SQL92 subscriptions of all groups in consumerFilter.json; past it, those without a consumer are dropped, then none"
+    " is added; only a Java broker that takes the store over uses them",
 )
 CLIENT_GROUPS = _limit("clientGroupsMax", 10_000, "producer and consumer groups of one connection")
 CLIENT_ID_CHARACTERS = _limit("clientIdCharactersMax", 1_024, "characters of a client id")
@@ -194,6 +207,7 @@ SHARED_LIMITS: tuple[Setting[int], ...] = (
     METRICS_CONNECTIONS,
     LONG_REQUESTS,
     LONG_REQUESTS_PER_ADDRESS,
+    REQUEST_TURN_MICROS,
     PLAIN_HEADER_BYTES,
     LARGE_HEADER_BYTES,
     PLAIN_BODY_BYTES,
@@ -211,6 +225,7 @@ BROKER_LIMITS: tuple[Setting[int], ...] = (
     HEARTBEAT_GROUPS,
     HEARTBEAT_SUBSCRIPTIONS,
     HEARTBEAT_SQL_CHARACTERS,
+    SQL_FILTERS,
     CLIENT_GROUPS,
     CLIENT_ID_CHARACTERS,
     LOCK_QUEUES,

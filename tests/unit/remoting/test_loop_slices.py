@@ -9,7 +9,17 @@ from typing import cast
 
 import pytest
 
-from orbitlog.remoting.loop_slices import TURN_SECONDS, LoopTurns, in_slices, loop_turns
+from orbitlog.remoting.loop_slices import (
+    DEBT_SECONDS_MAX,
+    DELAYED_SECONDS,
+    FREE_SHARE,
+    LoopTurns,
+    in_slices,
+    loop_turns,
+)
+from orbitlog.settings.limits import REQUEST_TURN_MICROS, Limits
+
+TURN_SECONDS = REQUEST_TURN_MICROS.default / 1e6
 
 
 class ManualLoop:
@@ -19,6 +29,8 @@ class ManualLoop:
         self.calls: deque[Callable[[], object]] = deque()
         self.now_s = 0.0
         self.done: list[str] = []
+        self.limits = Limits()
+        self.turns = LoopTurns(cast(asyncio.AbstractEventLoop, self), lambda: self.now_s)
 
     def call_soon(self, call: Callable[[], object]) -> None:
         self.calls.append(call)
@@ -29,12 +41,18 @@ class ManualLoop:
             self.calls.popleft()()
         return self.done
 
-    def work(self, name: str, seconds: float) -> Callable[[], None]:
+    def add(self, address: str, name: str, seconds: float = 0.0) -> None:
         def run() -> None:
             self.done.append(name)
-            self.now_s += seconds
+            self.use(address, seconds)
 
-        return run
+        self.turns.add(address, run, self.limits)
+
+    def use(self, address: str, seconds: float) -> None:
+        """Handle requests of an address for some time."""
+        begun_s = self.now_s
+        self.now_s += seconds
+        self.turns.charge(address, begun_s, self.now_s)
 
 
 @pytest.fixture
@@ -42,45 +60,83 @@ def loop() -> ManualLoop:
     return ManualLoop()
 
 
-@pytest.fixture
-def turns(loop: ManualLoop) -> LoopTurns:
-    return LoopTurns(cast(asyncio.AbstractEventLoop, loop), lambda: loop.now_s)
-
-
-def test_address_with_much_work_delays_others_by_one_turn(loop: ManualLoop, turns: LoopTurns) -> None:
+def test_address_with_much_work_does_not_delay_others(loop: ManualLoop) -> None:
     for number in range(100):
-        turns.add("greedy", loop.work(f"greedy {number}", TURN_SECONDS))
+        loop.add("greedy", f"greedy {number}", TURN_SECONDS)
     assert loop.turn() == ["greedy 0"]
-    turns.add("honest", loop.work("honest", 0.0))
-    assert loop.turn() == ["greedy 1"]
-    assert loop.turn() == ["honest", "greedy 2"]
+    loop.add("honest", "honest")
+    assert loop.turn() == ["honest", "greedy 1"]
+    assert loop.turn() == ["greedy 2"]
 
 
-def test_turn_ends_after_its_time(loop: ManualLoop, turns: LoopTurns) -> None:
+def test_address_that_used_least_time_is_next(loop: ManualLoop) -> None:
+    for address, seconds in (("much", 0.03), ("little", 0.01), ("some", 0.02)):
+        loop.use(address, seconds)
+        loop.add(address, address)
+    assert loop.turn() == ["little", "some", "much"]
+
+
+def test_addresses_that_used_much_take_turns(loop: ManualLoop) -> None:
+    for number in range(3):
+        for address, seconds in (("a", 9.0), ("b", 5.0)):
+            loop.use(address, seconds)
+            loop.add(address, f"{address}{number}", TURN_SECONDS)
+    assert [name for _ in range(6) for name in loop.turn()] == ["a0", "b0", "a1", "b1", "a2", "b2"]
+
+
+def test_busy_address_is_not_kept_waiting_by_new_ones(loop: ManualLoop) -> None:
+    loop.use("busy", 60.0)
+    loop.add("busy", "busy")
+    turns_max = round(DEBT_SECONDS_MAX / FREE_SHARE / TURN_SECONDS)
+    for number in range(2 * turns_max):
+        loop.add(f"new {number}", f"new {number}", TURN_SECONDS)
+        if "busy" in loop.turn():
+            break
+    assert turns_max / 2 < number < 1.1 * turns_max
+
+
+def test_turn_ends_after_its_time(loop: ManualLoop) -> None:
     for number in range(10):
-        turns.add(f"address {number}", loop.work(str(number), TURN_SECONDS / 4))
+        loop.add(f"address {number}", str(number), TURN_SECONDS / 4)
     assert [loop.turn(), loop.turn(), loop.turn()] == [list("0123"), list("4567"), list("89")]
     assert not loop.calls
 
 
-def test_work_that_waits_anew_is_called_in_the_next_turn(loop: ManualLoop, turns: LoopTurns) -> None:
+def test_long_wait_is_counted(loop: ManualLoop) -> None:
+    loop.add("a", "a")
+    loop.turn()
+    assert not loop.limits.reached[REQUEST_TURN_MICROS.key]
+    loop.add("a", "a")
+    loop.now_s += DELAYED_SECONDS
+    loop.turn()
+    assert loop.limits.reached[REQUEST_TURN_MICROS.key] == 1
+
+
+def test_used_time_of_many_addresses_is_not_kept(loop: ManualLoop) -> None:
+    for number in range(100_000):
+        loop.use(str(number), TURN_SECONDS)
+    assert len(loop.turns._used_s) <= 1_024
+
+
+def test_work_that_waits_anew_is_called_in_the_next_turn(loop: ManualLoop) -> None:
     def again() -> None:
         loop.done.append("again")
-        turns.add("a", again)
+        loop.turns.add("a", again, loop.limits)
 
-    turns.add("a", again)
+    loop.turns.add("a", again, loop.limits)
     assert [loop.turn(), loop.turn()] == [["again"], ["again"]]
 
 
-def test_work_that_fails_does_not_stop_the_work_of_others(loop: ManualLoop, turns: LoopTurns) -> None:
+def test_work_that_fails_does_not_stop_the_work_of_others(loop: ManualLoop) -> None:
     def fail() -> None:
         raise ValueError("broken")
 
-    turns.add("a", fail)
-    turns.add("b", loop.work("b", 0.0))
+    loop.turns.add("a", fail, loop.limits)
+    loop.add("a", "a")
+    loop.add("b", "b")
     with pytest.raises(ValueError, match="broken"):  # the event loop logs it
         loop.turn()
-    assert loop.turn() == ["b"]
+    assert loop.turn() == ["b", "a"]
 
 
 def test_slices_return_the_result_and_raise_the_error_of_their_work() -> None:

@@ -7,8 +7,10 @@ next timer.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Awaitable, Generator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,9 +22,10 @@ from orbitlog.broker.tables.queue_locks import QueueName
 from orbitlog.errors import ConnectionLost, FormatError, RequestRefused
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.remoting.loop_slices import at_once, in_slices, joined
 from orbitlog.settings import limits as limit_keys
 from orbitlog.wire.bodies.body_json import decode_request_body, encode_body
-from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, ConsumerData, HeartbeatData
+from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, ConsumerData, HeartbeatData, heartbeat_steps
 from orbitlog.wire.bodies.list_bodies import ConsumerList
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _UNIT_SUBSCRIBER = 2
+_STEP_OBJECTS = 20
+"""Groups, subscriptions and filters of a heartbeat in a step; a new group takes a tenth of a millisecond."""
 
 
 class ClientHandlers:
@@ -56,29 +61,50 @@ class ClientHandlers:
 
     # Membership
 
-    def heartbeat(self, connection: Connection, request: Command) -> Answer:
+    def heartbeat(self, connection: Connection, request: Command) -> Answer | Awaitable[Answer]:
         limits = self._state.limits
         objects_max = limits[limit_keys.HEARTBEAT_GROUPS] + limits[limit_keys.HEARTBEAT_SUBSCRIPTIONS] + 1
         if (objects := request.body.count(b"{")) > objects_max:  # before each of them is decoded
             limits.refuse_over(limit_keys.HEARTBEAT_SUBSCRIPTIONS, objects)
+        steps = self._heartbeat_steps(connection, request)
+        if objects > _STEP_OBJECTS:
+            return self._answered(request, steps)
+        at_once(steps)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def _answered(self, request: Command, steps: Generator[int, None, None]) -> Command:
+        await in_slices(steps)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    def _heartbeat_steps(self, connection: Connection, request: Command) -> Generator[int, None, None]:
+        """Decode and register the groups of a heartbeat in steps of at least `_STEP_OBJECTS` groups and filters."""
         try:
-            data = decode_request_body(HeartbeatData, request.body, "heartbeat")
+            data = yield from joined(heartbeat_steps(request.body), _STEP_OBJECTS)
         except FormatError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid heartbeat: {error}") from None
         self._check_heartbeat(connection, data)
-        now_ms = self._state.now_ms()
+        yield from joined(self._registration_steps(connection, request, data), _STEP_OBJECTS)
+
+    def _registration_steps(
+        self, connection: Connection, request: Command, data: HeartbeatData
+    ) -> Generator[int, None, None]:
+        now_ms, changed = self._state.now_ms(), deque[str]()
         for consumer in data.consumers:
+            if connection.is_closed:  # since the last step: nothing would unregister the rest
+                return
             member = Member(data.client_id, request.language, request.version, connection, now_ms)
-            if self._register_consumer(consumer, member):
+            if (yield from self._register_consumer(consumer, member)):
                 self._notify(consumer.group, skipped=connection)
-                # Not earlier: a Java client that rebalances while it waits for this response cannot send the heartbeat
-                # of its new subscription, and its pulls are refused until the next one, 30 seconds later.
-                connection.when_answered(request, partial(self._notify_member, connection, consumer.group))
+                changed.append(consumer.group)
+            yield 2  # a new group costs twice as much as the rest
+        if changed:
+            # Not earlier: a Java client that rebalances while it waits for this response cannot send the heartbeat of
+            # its new subscription, and its pulls are refused until the next one, 30 seconds later.
+            connection.when_answered(request, partial(self._notify_changed, connection, changed))
         for producer in data.producers:
             client = data.client_id, request.language, request.version, connection, now_ms
             member = Member(*client, account=request.ext_fields.get(ACCOUNT_FIELD, ""))
             self._state.clients.register_producer(checked_group(producer.group), member)
-        return response_to(request, ResponseCode.SUCCESS)
 
     def _check_heartbeat(self, connection: Connection, data: HeartbeatData) -> None:
         """Refuse a heartbeat that would cost too much; each group and subscription is kept and compiled."""
@@ -99,7 +125,7 @@ class ClientHandlers:
                 limit_keys.CLIENT_GROUPS, registered + len(new - self._state.clients.groups_of(connection))
             )
 
-    def _register_consumer(self, consumer: ConsumerData, member: Member) -> bool:
+    def _register_consumer(self, consumer: ConsumerData, member: Member) -> Generator[int, None, bool]:
         """Register a consumer; return whether its group must rebalance."""
         state = self._state
         group = checked_group(consumer.group)
@@ -114,9 +140,9 @@ class ClientHandlers:
         state.topics.find_or_create_retry_topic(
             group, config.retry_queue_count, sys_flag=_UNIT_SUBSCRIBER if consumer.unit_mode else 0
         )
-        if state.filters.register(group, consumer.subscriptions):
+        if (yield from state.filters.register_steps(group, consumer.subscriptions)):
             state.events.save_soon()
-        is_changed = state.clients.register_consumer(consumer, member)
+        is_changed = yield from state.clients.register_steps(consumer, member)
         if is_changed:
             log.info("consumer %s of group %s: %s", member.client_id, group, _wanted(consumer))
         return is_changed
@@ -156,6 +182,13 @@ class ClientHandlers:
             assert isinstance(connection, Connection)
             if connection is not skipped:
                 self._notify_member(connection, group)
+
+    def _notify_changed(self, connection: Connection, groups: deque[str]) -> None:
+        """Notify one member of many groups, some of them in each turn of the event loop."""
+        for _ in range(min(len(groups), _STEP_OBJECTS)):
+            self._notify_member(connection, groups.popleft())
+        if groups and not connection.is_closed:
+            asyncio.get_running_loop().call_soon(self._notify_changed, connection, groups)
 
     def _notify_member(self, connection: Connection, group: str) -> None:
         """Notify one member, unless the broker or the group has notifications switched off."""

@@ -81,6 +81,7 @@ class PullHandler:
         # A slave that lags must not move consumers to its own end: they wait until it has their offset.
         self._waits_for_master = state.settings.is_slave and not state.settings[OFFSET_CHECK_IN_SLAVE]
         self._woken_pulls: deque[HeldPull[_Pull]] = deque()
+        self._subscription_max = state.limits[limit_keys.SUBSCRIPTION_CHARACTERS]
         state.held_requests.add_displacer(self._displace)
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
@@ -238,7 +239,9 @@ class PullHandler:
         if not state.settings[keys.LONG_POLLING]:
             wait_ms = state.settings[keys.SHORT_POLLING_MS]
         pull.held_ms = state.now_ms()
-        until_ms = pull.held_ms + max(min(wait_ms, _SUSPEND_MS_MAX), 0)
+        if not 0 <= wait_ms <= _SUSPEND_MS_MAX:
+            wait_ms = _SUSPEND_MS_MAX if wait_ms > 0 else 0
+        until_ms = pull.held_ms + wait_ms
         return self.held.hold(
             HeldPull(
                 header.topic,
@@ -295,7 +298,8 @@ class PullHandler:
     def _subscription(self, header: PullMessageRequest, group: GroupConfig) -> Subscription:
         """Return the group's subscription to the topic, from the request or from the last heartbeat."""
         if header.sys_flag & SUBSCRIPTION:
-            self._state.limits.refuse_over(limit_keys.SUBSCRIPTION_CHARACTERS, len(header.subscription or ""))
+            if header.subscription and (characters := len(header.subscription)) > self._subscription_max:
+                self._state.limits.refuse_over(limit_keys.SUBSCRIPTION_CHARACTERS, characters)
             subscription = parse_subscription(header.topic, header.subscription, header.expression_type)
             if subscription.problem:
                 raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, subscription.problem)

@@ -6,13 +6,14 @@ pass the time. Methods return whether membership changed; the caller notifies th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from orbitlog.errors import BadExpression
 from orbitlog.formats.java import string_hash
 from orbitlog.formats.records.message import decode_message
+from orbitlog.remoting.loop_slices import at_once
 from orbitlog.wire.bodies.heartbeat_bodies import ALL, SQL92, TAG, ConsumerData, SubscriptionData
 
 EXPIRY_MS = 120_000
@@ -139,8 +140,8 @@ class ConsumerGroup:
     def find(self, client_id: str) -> Member | None:
         return next((member for member in self.members.values() if member.client_id == client_id), None)
 
-    def take_subscriptions(self, given: Mapping[str, SubscriptionData]) -> bool:
-        """Replace the subscriptions by those of a heartbeat; return whether a topic was added or removed.
+    def take_subscriptions(self, given: Mapping[str, SubscriptionData]) -> Generator[int, None, bool]:
+        """Replace the subscriptions by those of a heartbeat in steps; return whether a topic was added or removed.
 
         Members with different subscriptions overwrite each other's, as in Java.
         """
@@ -150,6 +151,7 @@ class ConsumerGroup:
             changed |= before is None
             if before is None or subscription.version > before.version:
                 self.subscriptions[topic] = Subscription(subscription)
+                yield 1
         for topic in [topic for topic in self.subscriptions if topic not in given]:
             del self.subscriptions[topic]
             changed = True
@@ -191,6 +193,10 @@ class Clients:
 
     def register_consumer(self, heartbeat: ConsumerData, member: Member) -> bool:
         """Register a heartbeat; return whether the group's members should rebalance."""
+        return at_once(self.register_steps(heartbeat, member))
+
+    def register_steps(self, heartbeat: ConsumerData, member: Member) -> Generator[int, None, bool]:
+        """Do the same in steps; yield the number of compiled subscriptions after each."""
         group = self._consumers.get(heartbeat.group)
         if group is None:
             group = self._consumers[heartbeat.group] = ConsumerGroup(heartbeat.group)
@@ -201,7 +207,7 @@ class Clients:
         is_new = before is None or before.client_id != member.client_id
         group.members[member.connection] = member
         self._consumed.setdefault(member.connection, {})[heartbeat.group] = None
-        changed = group.take_subscriptions(
+        changed = yield from group.take_subscriptions(
             {subscription.topic: subscription for subscription in heartbeat.subscriptions}
         )
         if is_new or changed:

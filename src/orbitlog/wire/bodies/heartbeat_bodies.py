@@ -6,7 +6,8 @@ enumerations as ordinals and versions as text and leaves empty lists out; Go wri
 
 from __future__ import annotations
 
-from dataclasses import field
+from collections.abc import Generator
+from dataclasses import field, replace
 
 from orbitlog.formats.tables.json_records import (
     BOOL,
@@ -14,13 +15,15 @@ from orbitlog.formats.tables.json_records import (
     LONG,
     TEXT,
     JsonRecord,
+    decode_record,
     java,
     json_record,
     list_of,
     optional,
     record,
 )
-from orbitlog.wire.bodies.body_json import enum_of, text_or
+from orbitlog.formats.tables.loose_json import Json
+from orbitlog.wire.bodies.body_json import enum_of, read_request_body, text_or
 
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
 MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
@@ -35,6 +38,8 @@ CONSUME_FROM_WHERE = (
 TAG = "TAG"
 SQL92 = "SQL92"
 ALL = "*"
+_STEP_ENTRIES = 20
+"""Subscriptions in a step; each takes some ten microseconds."""
 
 
 @json_record
@@ -90,6 +95,34 @@ class HeartbeatData(JsonRecord):
     )
     fingerprint: int = field(default=0, metadata=java("heartbeatFingerprint", INT))
     without_subscriptions: bool = field(default=False, metadata=java("withoutSub", BOOL))
+
+
+def heartbeat_steps(body: bytes) -> Generator[int, None, HeartbeatData]:
+    """Decode a heartbeat in steps; yield the number of groups and subscriptions after each."""
+    value = read_request_body(body) if body else {}
+    entries = value.get("consumerDataSet") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(entries, list):
+        return decode_record(HeartbeatData, value, "heartbeat")
+    data = decode_record(HeartbeatData, {**value, "consumerDataSet": []}, "heartbeat")
+    consumers: list[ConsumerData] = []
+    for number, entry in enumerate(entries):
+        consumers.append((yield from _consumer_steps(entry, f"heartbeat.consumerDataSet[{number}]")))
+    return replace(data, consumers=tuple(consumers))
+
+
+def _consumer_steps(entry: Json, path: str) -> Generator[int, None, ConsumerData]:
+    subscriptions = entry.get("subscriptionDataSet") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(subscriptions, list) or len(subscriptions) <= _STEP_ENTRIES:
+        consumer = decode_record(ConsumerData, entry, path)
+        yield 1 + len(consumer.subscriptions)
+        return consumer
+    decoded: list[SubscriptionData] = []
+    for start in range(0, len(subscriptions), _STEP_ENTRIES):
+        part = {**entry, "subscriptionDataSet": subscriptions[start : start + _STEP_ENTRIES]}
+        consumer = decode_record(ConsumerData, part, path)
+        decoded += consumer.subscriptions
+        yield _STEP_ENTRIES
+    return replace(consumer, subscriptions=tuple(decoded))
 
 
 @json_record
