@@ -27,10 +27,10 @@ from orbitlog.pipeline.replay.replay_job import ReplayRequest, replay
 from orbitlog.pipeline.replay.replay_rows import ReplayRules
 from orbitlog.pipeline.sink.epoch_commit import commit_write
 from orbitlog.pipeline.sink.partition_write import write_partition
-from orbitlog.pipeline.sink.row_ids import WriteIdentity
 from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_marks import PartitionReport
 from orbitlog.pipeline.sink.sink_options import SinkOptions, parse_sink_options
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
 from orbitlog.pipeline.sources.topic_source import TopicSource
 from tests.interop.harness.clients import Client
 from tests.interop.harness.matrix import java_clients

@@ -34,9 +34,9 @@ from orbitlog.pipeline.network.cluster_session import close_sessions
 from orbitlog.pipeline.network.network_options import ClusterOptions, parse_cluster_options
 from orbitlog.pipeline.runtime.location_files import LocationFiles
 from orbitlog.pipeline.sink.partition_write import write_partition
-from orbitlog.pipeline.sink.row_ids import WriteIdentity
 from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_options import parse_sink_options
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
 from orbitlog.pipeline.sources.source_options import TOPIC_OPTIONS, OptionReader
 from orbitlog.testing.running_broker import RunningBroker
 from tests.support.s3_server import aws_settings, s3_server

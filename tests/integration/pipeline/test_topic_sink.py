@@ -19,12 +19,12 @@ from orbitlog.pipeline.network.cluster_session import close_sessions
 from orbitlog.pipeline.sink import stored_check
 from orbitlog.pipeline.sink.epoch_commit import abort_write, commit_write
 from orbitlog.pipeline.sink.partition_write import RowsChanged, write_partition
-from orbitlog.pipeline.sink.row_ids import WriteIdentity
 from orbitlog.pipeline.sink.row_sender import RowSender
 from orbitlog.pipeline.sink.side_tables import RowRefused
 from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_marks import PartitionReport
 from orbitlog.pipeline.sink.sink_options import SinkOptions, parse_sink_options
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
 from orbitlog.pipeline.sources.topic_source import TopicSource
 from orbitlog.testing.running_broker import RunningBroker
 from tests.support.source_runs import read_batch

@@ -31,7 +31,6 @@ from orbitlog.pipeline.replay.replay_rows import (
 )
 from orbitlog.pipeline.replay.replay_tables import ReplayError, TableVersion, list_files, open_version, read_file
 from orbitlog.pipeline.sink.partition_write import write_partition
-from orbitlog.pipeline.sink.row_ids import WriteIdentity
 from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_marks import marks_at
 from orbitlog.pipeline.sink.sink_options import (
@@ -40,6 +39,7 @@ from orbitlog.pipeline.sink.sink_options import (
     SENDS_IN_FLIGHT_DEFAULT,
     SinkOptions,
 )
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, log_path_options
 from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, ScanRules
 from orbitlog.pipeline.sources.range_scan import open_scan

@@ -80,7 +80,9 @@ def _run_kernels() -> None:
     from orbitlog.kernels.record_walk import walk_messages
     from orbitlog.kernels.splits import walk_in_splits
     from orbitlog.kernels.tally import Tally
+    from orbitlog.pipeline.sink.row_encoding import run_kernels
 
+    run_kernels()
     properties = {"UNIQ_KEY": "0" * 32, "KEYS": "a b", "TAGS": "tag"}
     record = encode_message(make_message("Topic", b"body", properties=properties))
     segment = record + encode_blank(100).ljust(100, b"\0")

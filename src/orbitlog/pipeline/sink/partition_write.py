@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 from orbitlog.errors import OrbitlogError
 from orbitlog.pipeline.network.cluster_session import ClusterSession, session_of
-from orbitlog.pipeline.sink.row_ids import RowIds, WriteIdentity
+from orbitlog.pipeline.sink.encoded_rows import FailedRow
+from orbitlog.pipeline.sink.row_encoding import RowEncoder
+from orbitlog.pipeline.sink.row_ids import RowIds
 from orbitlog.pipeline.sink.row_sender import RowSender
 from orbitlog.pipeline.sink.side_tables import write_failed_rows, write_sent_rows
-from orbitlog.pipeline.sink.sink_columns import FailedRow, SinkColumns, SinkRow
+from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_marks import BegunMark, PartitionReport, marks_at
 from orbitlog.pipeline.sink.sink_options import SinkOptions
 from orbitlog.pipeline.sink.stored_check import StoredCheck
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_ROWS_AT_ONCE = 2048
 
 
 class RowsChanged(OrbitlogError):
@@ -64,8 +65,9 @@ def write_partition(
 
 def _digest(columns: SinkColumns, identity: WriteIdentity, batches: Iterable[pa.RecordBatch]) -> str:
     ids = RowIds(identity)
+    encoder = RowEncoder(columns, ids)
     for batch in batches:
-        for _ in columns.rows(batch, ids):
+        for _ in encoder.steps(batch):
             pass
     return ids.digest
 
@@ -79,20 +81,14 @@ def _send(  # noqa: PLR0917 - all parts of a partition
     sender: RowSender,
 ) -> PartitionReport:
     ids = RowIds(identity)
+    encoder = RowEncoder(columns, ids)
     invalid: list[FailedRow] = []
     is_finished = False
     try:
         for batch in batches:
-            rows: list[SinkRow] = []
-            for row in columns.rows(batch, ids):
-                if isinstance(row, FailedRow):
-                    invalid.append(row)
-                    continue
-                rows.append(row)
-                if len(rows) == _ROWS_AT_ONCE:
-                    session.run(sender.send(rows))
-                    rows = []
-            session.run(sender.send(rows))
+            for rows in encoder.steps(batch):
+                invalid += rows.failed
+                session.run(sender.send(rows))
             if options.failed_rows_path is None:
                 write_failed_rows(None, identity, invalid)
         session.run(sender.finish())

@@ -8,68 +8,119 @@ Java's `MessageClientIDSetter`: bytes 10 to 13 are a time within the month, whic
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_HASH_BYTES = 12
-_BEFORE_TIME_BYTES = 10
-_TIME = "00000000"
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.kernels.rows.row_members import (
+    ID_CHARACTERS,
+    SCRATCH_BYTES,
+    count_equal,
+    hash_repeated,
+    hash_rows,
+    move_slots,
+    write_ids,
+)
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
+
 _ACCUMULATOR = 1 << 64
+ROOM_ROWS_MIN = 2048
+"""Rows for which a new table has room."""
+
+Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class WriteIdentity:
-    """One partition of one epoch of one write."""
+class ByteRanges:
+    """A value of each row: from `starts` to before `stops` in `data`."""
 
-    write_id: str
-    epoch: int
-    partition: int
+    data: Bytes
+    starts: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
 
     @property
-    def text(self) -> str:
-        return f"{self.write_id}/{self.epoch}/{self.partition}"
+    def lengths(self) -> npt.NDArray[np.int64]:
+        return self.stops - self.starts
+
+
+def joined_ranges(values: list[bytes]) -> ByteRanges:
+    """Return one range for each value."""
+    ends = np.fromiter(map(len, values), np.int64, len(values)).cumsum()
+    return ByteRanges(np.frombuffer(b"".join(values), np.uint8), np.concatenate((ends[:1] * 0, ends[:-1])), ends)
+
+
+def repeated_range(value: bytes, count: int) -> ByteRanges:
+    """Return the same range for all rows."""
+    return ByteRanges(np.frombuffer(value, np.uint8), np.zeros(count, np.int64), np.full(count, len(value), np.int64))
 
 
 class RowIds:
-    """Ids of the rows of one partition, and a digest of all of them that does not depend on their order."""
+    """Ids of the rows of one partition, and a digest of all of them that does not depend on their order.
+
+    The hashed content of a row is its values in the order of their column names, then its topic, each with its length
+    before it. The body is the first: no other name of a column precedes it.
+    """
 
     def __init__(self, identity: WriteIdentity) -> None:
-        self._start = hashlib.blake2b(identity.text.encode(), digest_size=_HASH_BYTES)
-        self._seen: set[bytes] = set()
-        self._repeated: dict[bytes, int] = {}
+        self._start = np.frombuffer(identity.text.encode(), np.uint8)
+        self._slots = np.zeros((2 * ROOM_ROWS_MIN, 2), np.uint64)
+        self._used = 0
         self.count = 0
         self._sum = 0
 
-    def next(self, topic: str, fields: Mapping[str, Any]) -> str:
-        """Return the id of the next row."""
-        content = self._hash(*(_stable(name, fields[name]) for name in sorted(fields)), topic.encode())
-        if content in self._seen:
-            number = self._repeated[content] = self._repeated.get(content, 0) + 1
-            raw = self._hash(content, b"%d" % number)
-        else:
-            self._seen.add(content)
-            raw = content
-        self.count += 1
-        self._sum = (self._sum + int.from_bytes(raw[:8], "big")) % _ACCUMULATOR
-        return f"{raw[:_BEFORE_TIME_BYTES].hex()}{_TIME}{raw[_BEFORE_TIME_BYTES:].hex()}".upper()
+    def assign(
+        self, bodies: ByteRanges, around: tuple[bytes, bytes], others: ByteRanges, is_counted: npt.NDArray[np.bool_]
+    ) -> Bytes:
+        """Return the ids of rows as ASCII; those of rows that are not counted have no meaning.
+
+        `around` are bytes that precede and follow each body in the hashed content, `others` are all other values.
+        """
+        rows = len(bodies.starts)
+        if not rows:
+            return np.empty((0, ID_CHARACTERS), np.uint8)
+        before, after = (np.frombuffer(part, np.uint8) for part in around)
+        room = int(bodies.lengths.max()) + int(others.lengths.max()) + sum(map(len, around))
+        scratch = np.empty(len(self._start) + room + SCRATCH_BYTES, np.uint8)
+        hashes = np.empty((rows, 2), np.uint64)
+        hash_rows(
+            *(self._start, before, after, bodies.data, bodies.starts, bodies.stops),
+            *(others.data, others.starts, others.stops, scratch, hashes),
+        )
+        self.make_room(rows)
+        numbers = np.empty(rows, np.uint64)
+        self._used += count_equal(self._slots, hashes, is_counted, numbers)
+        if numbers.any():
+            hash_repeated(self._start, numbers, scratch, hashes)
+        self.count += int(is_counted.sum())
+        self._sum = (self._sum + int(hashes[is_counted, 0].byteswap().sum(dtype=np.uint64))) % _ACCUMULATOR
+        ids = np.empty((rows, ID_CHARACTERS), np.uint8)
+        write_ids(hashes, ids)
+        return ids
 
     @property
     def digest(self) -> str:
         """The same for the same rows in any order."""
         return f"{self.count}:{self._sum:016x}"
 
-    def _hash(self, *parts: bytes) -> bytes:
-        state = self._start.copy()
-        for part in parts:
-            state.update(b"%d:" % len(part))  # so that the end of one part cannot be the start of the next
-            state.update(part)
-        return state.digest()
+    def make_room(self, rows: int) -> None:
+        """Make room for more rows; at least half of the slots stay empty."""
+        slots = len(self._slots)
+        while slots < 2 * (self._used + rows):
+            slots *= 2
+        if slots > len(self._slots):
+            larger = np.zeros((slots, 2), np.uint64)
+            move_slots(self._slots, larger)
+            self._slots = larger
 
 
-def _stable(name: str, value: Any) -> bytes:
-    """Return bytes that are the same for the same value in every process."""
-    if isinstance(value, bytes):
-        return value
+def stable_bytes(name: str, value: Any) -> bytes:
+    """Return bytes that are the same for the same value of a column in every process, with their length before them."""
+    raw = value if isinstance(value, bytes) else printed(name, value)
+    return b"%d:%b" % (len(raw), raw)
+
+
+def printed(name: str, value: Any) -> bytes:
+    """Return the bytes of a value that is not bytes itself."""
     return repr((name, sorted(value) if name == "properties" and value else value)).encode(errors="surrogatepass")

@@ -8,25 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from orbitlog.client.connection.routes import Route
 from orbitlog.client.producer.message_producer import queue_of_key
-from orbitlog.client.producer.outgoing import OutgoingBatch, batch_request, compressed, send_request
+from orbitlog.client.producer.outgoing import (
+    OutgoingBatch,
+    OutgoingMessage,
+    batch_request,
+    compressed,
+    send_request,
+)
 from orbitlog.client.producer.queue_choice import QueueChoice
 from orbitlog.client.producer.receipts import STATUS_OF_CODE
 from orbitlog.errors import BrokerRefused, ClientError, ConnectFailed, NoRoute, RemotingError
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties
-from orbitlog.formats.records.batch import batch_member_parts
 from orbitlog.formats.records.flags import TransactionType
 from orbitlog.formats.records.message_id import parse_offset_message_id
 from orbitlog.pipeline.network.cluster_session import ClusterSession
 from orbitlog.pipeline.network.pull_pace import PullPace
+from orbitlog.pipeline.sink.encoded_rows import EncodedRows, FailedRow, RequestRows, RowRun, SinkRow
+from orbitlog.pipeline.sink.request_tasks import RequestTasks
+from orbitlog.pipeline.sink.row_texts import QueueOfRow
 from orbitlog.pipeline.sink.side_tables import SentRow
-from orbitlog.pipeline.sink.sink_columns import FailedRow, SinkRow
 from orbitlog.pipeline.sink.sink_marks import BegunMark, HalfMessage
 from orbitlog.pipeline.sink.sink_options import SinkOptions
 from orbitlog.pipeline.sink.stored_check import StoredCheck
@@ -43,17 +50,16 @@ _BUSY_CODES = (
     ResponseCode.TOPIC_NOT_EXIST,  # a new topic that the broker has not created yet
 )
 _REFUSED_ROW_CODES = (ResponseCode.MESSAGE_ILLEGAL,)
-_MEMBER_OVERHEAD_BYTES = 100
+_BATCH_PROPERTIES = properties.encode_properties({properties.WAIT: "true"}).decode()
 
 
 @dataclass(slots=True)
 class _Group:
-    """Rows of one topic for one request."""
+    """Rows of one topic that wait until they fill a request."""
 
     topic: str
     queue: MessageQueue | None
-    rows: list[SinkRow] = field(default_factory=list)
-    size_bytes: int = 0
+    rows: RequestRows = field(default_factory=RequestRows)
 
 
 class RowSender:
@@ -69,7 +75,8 @@ class RowSender:
         self._ambiguous = StoredCheck(session)
         self._choice = QueueChoice()
         self._groups: dict[tuple[str, MessageQueue | None], _Group] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._requests = RequestTasks(options.sends_in_flight)
+        self._feeding: asyncio.Task[None] | None = None
         self._last_of_queue: dict[MessageQueue, asyncio.Task[None]] = {}
         self.sent = 0
         self.found = 0
@@ -78,62 +85,72 @@ class RowSender:
         self.sent_rows: list[SentRow] = []
         self._pace = PullPace(options.rows_per_second_max)
 
-    async def send(self, rows: Sequence[SinkRow]) -> None:
-        """Send rows; return when all but `sendsInFlight` requests are acknowledged."""
-        for row in rows:
-            try:
-                queue = await self._chosen_queue(row)
-            except ClientError as error:
-                if isinstance(error, NoRoute | BrokerRefused):
-                    raise
-                self.failed.append(FailedRow(row.batch, row.index, str(error)))
-                continue
-            key = row.message.topic, queue
-            group = self._groups.setdefault(key, _Group(row.message.topic, queue))
-            size_bytes = (
-                len(row.message.body)
-                + _MEMBER_OVERHEAD_BYTES
-                + sum(len(name) + len(value) for name, value in row.message.properties.items())
-            )
-            is_full = group.size_bytes + size_bytes > self._options.batch_bytes
-            if group.rows and (is_full or not self._joins(group, row)):
-                await self._start(self._groups.pop(key))
-                group = self._groups[key] = _Group(row.message.topic, queue)
-            group.rows.append(row)
-            group.size_bytes += size_bytes
-
-    def _joins(self, group: _Group, row: SinkRow) -> bool:
-        is_single = self._options.is_transactional or not row.is_batchable or not group.rows[0].is_batchable
-        return not is_single and len(group.rows) < self._options.batch_rows
+    async def send(self, rows: EncodedRows) -> None:
+        """Send rows; return when the rows before them are in requests, so that the caller can encode others."""
+        await self._fed()
+        self._feeding = asyncio.get_running_loop().create_task(self._feed(rows))
 
     async def finish(self) -> None:
         """Send the rest, and wait for all acknowledgements."""
+        await self._fed()
         for group in list(self._groups.values()):
             await self._start(group)
         self._groups.clear()
-        while self._tasks:
-            await self._wait()
+        await self._requests.finish()
 
     async def cancel(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._feeding is not None:
+            self._feeding.cancel()
+            await asyncio.gather(self._feeding, return_exceptions=True)
+        await self._requests.cancel()
+
+    async def _fed(self) -> None:
+        if self._feeding is not None:
+            await self._feeding
+
+    async def _feed(self, rows: EncodedRows) -> None:
+        for run in rows.runs():
+            topic, target = rows.target(run.start)
+            try:
+                queue = await self._chosen_queue(topic, target)
+            except ClientError as error:
+                if isinstance(error, NoRoute | BrokerRefused):
+                    raise
+                self.failed += [SinkRow(rows, index).failed(str(error)) for index in range(run.start, run.stop)]
+                continue
+            await self._join(topic, queue, run)
+
+    async def _join(self, topic: str, queue: MessageQueue | None, run: RowRun) -> None:
+        """Add rows to the group of their topic and queue; send each group that the next row does not fit into."""
+        key = topic, queue
+        group = self._groups.get(key) or _Group(topic, queue)
+        while len(run):
+            fitting = self._fitting(group.rows, run)
+            if not fitting:
+                await self._start(group)
+                group = _Group(topic, queue)
+                continue
+            joining, run = run.split(fitting)
+            group.rows.add(joining)
+        self._groups[key] = group
+
+    def _fitting(self, rows: RequestRows, run: RowRun) -> int:
+        """Return how many rows may join; at least one, of any size, if the request is empty."""
+        is_single = self._options.is_transactional or run.rows.is_single(run.start)
+        if not rows.count:
+            return 1 if is_single else max(run.fitting(self._options.batch_rows, self._options.batch_bytes), 1)
+        if is_single or rows.is_single:
+            return 0
+        return run.fitting(self._options.batch_rows - rows.count, self._options.batch_bytes - rows.size_bytes)
 
     async def _start(self, group: _Group) -> None:
-        while len(self._tasks) >= self._options.sends_in_flight:
-            await self._wait()
+        await self._requests.wait_for_room()
         if pause := self._pace.pause(len(group.rows), time.monotonic()):
             await asyncio.sleep(pause)
         previous = None if group.queue is None else self._last_of_queue.get(group.queue)
-        task = asyncio.get_running_loop().create_task(self._deliver(group, previous))
-        self._tasks.add(task)
+        task = self._requests.start(self._deliver(group, previous))
         if group.queue is not None:
             self._last_of_queue[group.queue] = task
-
-    async def _wait(self) -> None:
-        done, self._tasks = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
 
     async def _deliver(self, group: _Group, previous: asyncio.Task[None] | None) -> None:
         if previous is not None:
@@ -141,14 +158,14 @@ class RowSender:
             previous.result()
         rows = group.rows
         if self._check is not None:
-            rows = await self._check.missing(rows)
+            rows = RequestRows.of(await self._check.missing(group.rows))
             self.found += len(group.rows) - len(rows)
-            missing = {id(row) for row in rows}
-            self._record([SentRow(row) for row in group.rows if id(row) not in missing])
-        if rows:
+            missing = set(rows)
+            self._record(SentRow(row) for row in group.rows if row not in missing)
+        if rows.count:
             await self._send_or_split(group, rows)
 
-    async def _send_or_split(self, group: _Group, rows: Sequence[SinkRow]) -> None:
+    async def _send_or_split(self, group: _Group, rows: RequestRows) -> None:
         """Send rows in one request; if the broker refuses a batch as invalid, send each row to find the invalid one."""
         try:
             await self._send_until_stored(group, rows)
@@ -157,12 +174,12 @@ class RowSender:
             if error.code not in _REFUSED_ROW_CODES:
                 raise
             if len(rows) == 1:
-                self.failed.append(FailedRow(rows[0].batch, rows[0].index, str(error)))
+                self.failed.append(rows.first.failed(str(error)))
                 return
             for row in rows:
-                await self._send_or_split(group, [row])
+                await self._send_or_split(group, RequestRows.of([row]))
 
-    async def _send_until_stored(self, group: _Group, rows: Sequence[SinkRow]) -> None:
+    async def _send_until_stored(self, group: _Group, rows: RequestRows) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._session.options.broker_timeout_s
         failed_broker, pause = None, _FIRST_PAUSE_S
@@ -181,12 +198,11 @@ class RowSender:
             except RemotingError as error:
                 problem = str(error)
                 assert queue is not None
-                message = rows[0].message
                 address = self._session.routes.address_of(queue)
                 if not self._options.is_transactional and await self._ambiguous.was_stored(
-                    address, message.topic, message.unique_id
+                    address, group.topic, rows.first.unique_id
                 ):
-                    self._record([SentRow(row, queue.broker_name, queue.queue_id) for row in rows])
+                    self._record(SentRow(row, queue.broker_name, queue.queue_id) for row in rows)
                     return
             if queue is not None:
                 failed_broker = queue.broker_name
@@ -201,7 +217,7 @@ class RowSender:
             with suppress(NoRoute):
                 await self._session.routes.freshest(group.topic, create=True)
 
-    async def _request(self, queue: MessageQueue, rows: Sequence[SinkRow]) -> None:
+    async def _request(self, queue: MessageQueue, rows: RequestRows) -> None:
         code, header, body = self._encoded(queue, rows)
         self._begun.add(queue.broker_name)
         answer = await self._session.link.invoke(
@@ -215,41 +231,38 @@ class RowSender:
         self._choice.sent(queue.broker_name, 0, _now_ms())
         reply = SendMessageResponse.from_ext_fields(answer.ext_fields)
         if self._options.is_transactional:
-            self.halves.append(_half(queue, rows[0], reply))
-            self._record([SentRow(rows[0], queue.broker_name)])
+            self.halves.append(_half(queue, rows.first, reply))
+            self._record([SentRow(rows.first, queue.broker_name)])
             return
         # The members of a batch have successive offsets of one queue.
         place = queue.broker_name, reply.queue_id
-        self._record([SentRow(row, *place, reply.queue_offset + number) for number, row in enumerate(rows)])
+        self._record(SentRow(row, *place, reply.queue_offset + number) for number, row in enumerate(rows))
 
-    def _record(self, rows: list[SentRow]) -> None:
+    def _record(self, rows: Iterable[SentRow]) -> None:
         if self._options.sent_rows_path is not None:
             self.sent_rows += rows
 
-    def _encoded(self, queue: MessageQueue, rows: Sequence[SinkRow]) -> tuple[RequestCode, SendMessageV2Request, bytes]:
+    def _encoded(self, queue: MessageQueue, rows: RequestRows) -> tuple[RequestCode, SendMessageV2Request, bytes]:
         group = self._options.producer_group
         if len(rows) > 1:
-            parts: list[bytes] = []
-            for row in rows:
-                message = row.message
-                parts += batch_member_parts(
-                    message.body, properties.encode_properties(message.properties), message.flag
-                )
-            batch = OutgoingBatch(queue.topic, [row.message.unique_id for row in rows], b"".join(parts))
-            header, body = batch_request(batch, queue, group, rows[0].message.unique_id)
+            batch = OutgoingBatch(queue.topic, [], rows.body())
+            header, body = batch_request(batch, queue, group, "")
             # No id of the batch itself: Apache 4.9 appends the properties of a batch to each member, and the last
             # UNIQ_KEY wins, so all rows would have the same id.
-            header.properties = properties.encode_properties({properties.WAIT: "true"}).decode()
+            header.properties = _BATCH_PROPERTIES
             return RequestCode.SEND_BATCH_MESSAGE, header, body
-        message = rows[0].message
-        transaction = TransactionType.NONE
+        row = rows.first
+        text, transaction = row.properties_raw.decode(), TransactionType.NONE
         if self._options.is_transactional:
-            message.properties[properties.TRANSACTION_PREPARED] = "true"
-            message.properties[properties.PRODUCER_GROUP] = group
+            added = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: group}
+            text += properties.encode_properties(added).decode()
             transaction = TransactionType.PREPARED
+        message = OutgoingMessage(row.topic, row.body, {}, row.flag)
         if message.is_worth_compressing:
             message = compressed(message)
-        return RequestCode.SEND_MESSAGE_V2, *send_request(message, queue, group, transaction=transaction)
+        header, body = send_request(message, queue, group, transaction=transaction)
+        header.properties = text
+        return RequestCode.SEND_MESSAGE_V2, header, body
 
     # Queues
 
@@ -265,29 +278,30 @@ class RowSender:
         route = await self._route(topic)
         return self._choice.choose(route.write_queues, _now_ms(), failed_broker=failed_broker)
 
-    async def _chosen_queue(self, row: SinkRow) -> MessageQueue | None:
-        """Return the queue that the row asks for; None if any will do."""
-        if row.queue_id is None and row.sharding_key is None:
+    async def _chosen_queue(self, topic: str, target: QueueOfRow) -> MessageQueue | None:
+        """Return the queue that rows ask for; None if any will do."""
+        if target.queue_id is None and target.sharding_key is None:
             return None
-        topic = row.message.topic
         queues = (await self._route(topic)).write_queues
-        if row.sharding_key is not None:
-            return queue_of_key(queues, row.sharding_key)
+        if target.sharding_key is not None:
+            return queue_of_key(queues, target.sharding_key)
         matching = [
-            queue for queue in queues if queue.queue_id == row.queue_id and row.broker_name in (None, queue.broker_name)
+            queue
+            for queue in queues
+            if queue.queue_id == target.queue_id and target.broker_name in (None, queue.broker_name)
         ]
         if not matching:
-            at = f" at {row.broker_name}" if row.broker_name else ""
-            raise ClientError(f"topic {topic} has no writable queue {row.queue_id}{at}")
+            at = f" at {target.broker_name}" if target.broker_name else ""
+            raise ClientError(f"topic {topic} has no writable queue {target.queue_id}{at}")
         if len(matching) > 1:
             names = ", ".join(queue.broker_name for queue in matching)
-            raise ClientError(f"queue {row.queue_id} of topic {topic} exists at {names}; give the column brokerName")
+            raise ClientError(f"queue {target.queue_id} of topic {topic} exists at {names}; give the column brokerName")
         return matching[0]
 
 
 def _half(queue: MessageQueue, row: SinkRow, reply: SendMessageResponse) -> HalfMessage:
     physical_offset = parse_offset_message_id(reply.message_id).physical_offset
-    return HalfMessage(queue.topic, queue.broker_name, row.message.unique_id, reply.queue_offset, physical_offset)
+    return HalfMessage(queue.topic, queue.broker_name, row.unique_id, reply.queue_offset, physical_offset)
 
 
 def _now_ms() -> int:

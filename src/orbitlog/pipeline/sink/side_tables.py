@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats.records import properties
 from orbitlog.pipeline.runtime.location_files import LocationFiles
-from orbitlog.pipeline.sink.row_ids import WriteIdentity
-from orbitlog.pipeline.sink.sink_columns import SIDE_PREFIX, FailedRow, SinkRow
+from orbitlog.pipeline.sink.encoded_rows import FailedRow, SinkRow
+from orbitlog.pipeline.sink.sink_columns import SIDE_PREFIX
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
 
 _SHOWN_MAX = 300
 
@@ -59,14 +60,14 @@ def write_sent_rows(path: str | None, identity: WriteIdentity, sent: Sequence[Se
     """Record the rows of a task, without bodies and properties; a repeated task replaces its file."""
     if path is None or not sent:
         return
-    batches = [item.row.batch.slice(item.row.index, 1) for item in sent]
+    batches = [item.row.rows.batch.slice(item.row.rows.first + item.row.index, 1) for item in sent]
     rows = pa.Table.from_batches(batches)
     rows = rows.select([name for name in rows.column_names if name.startswith(SIDE_PREFIX)])
-    messages = [item.row.message for item in sent]
+    keys = [properties.decode_properties(item.row.properties_raw).get(properties.KEYS) for item in sent]
     added = {
-        "topic": pa.array([message.topic for message in messages], pa.string()),
-        "uniqKey": pa.array([message.unique_id for message in messages], pa.string()),
-        "keys": pa.array([message.properties.get(properties.KEYS) for message in messages], pa.string()),
+        "topic": pa.array([item.row.topic for item in sent], pa.string()),
+        "uniqKey": pa.array([item.row.unique_id for item in sent], pa.string()),
+        "keys": pa.array(keys, pa.string()),
         "brokerName": pa.array([item.broker_name for item in sent], pa.string()),
         "queueId": pa.array([item.queue_id for item in sent], pa.int32()),
         "queueOffset": pa.array([item.queue_offset for item in sent], pa.int64()),

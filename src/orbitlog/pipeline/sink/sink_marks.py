@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from orbitlog.pipeline.runtime.location_files import LocationFiles
-from orbitlog.pipeline.sink.row_ids import WriteIdentity
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
 
 _EPOCHS_KEPT = 2
 

@@ -10,7 +10,7 @@ from orbitlog.client.consumer.received import decode_pulled
 from orbitlog.errors import RemotingError
 from orbitlog.formats.records import properties
 from orbitlog.pipeline.network.cluster_session import ClusterSession
-from orbitlog.pipeline.sink.sink_columns import SinkRow
+from orbitlog.pipeline.sink.encoded_rows import SinkRow
 from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.consume_headers import QueryMessageRequest
@@ -33,20 +33,20 @@ class StoredCheck:
         self._addresses: list[str] | None = None
         self._settled_at = time.monotonic() + _SETTLE_S
 
-    async def missing(self, rows: Sequence[SinkRow]) -> list[SinkRow]:
+    async def missing(self, rows: Iterable[SinkRow]) -> list[SinkRow]:
         """Return the rows that no broker has.
 
         Requests of a killed attempt may still be in buffers of the network and of the broker, so rows that are not
         found are looked up again some seconds after this check was created.
         """
-        missing = await self._not_stored(rows)
+        missing = await self._not_stored(list(rows))
         if missing and (pause := self._settled_at - time.monotonic()) > 0:
             await asyncio.sleep(pause)
             missing = await self._not_stored(missing)
         return missing
 
     async def _not_stored(self, rows: Sequence[SinkRow]) -> list[SinkRow]:
-        found = await asyncio.gather(*(self.is_stored(row.message.topic, row.message.unique_id) for row in rows))
+        found = await asyncio.gather(*(self.is_stored(row.topic, row.unique_id) for row in rows))
         return [row for row, is_found in zip(rows, found, strict=True) if not is_found]
 
     async def is_stored(self, topic: str, unique_id: str) -> bool:

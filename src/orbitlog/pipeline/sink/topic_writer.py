@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from orbitlog.pipeline.sink.row_ids import WriteIdentity
 from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_marks import PartitionReport
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,8 +103,10 @@ def _write(
     epoch: int,
 ) -> SinkCommit:
     """Write the rows of the running task."""
+    from orbitlog.pipeline.runtime.worker_setup import set_up_worker
     from orbitlog.pipeline.sink.partition_write import write_partition
 
+    set_up_worker()
     identity = WriteIdentity(write_id, epoch, context.partitionId())
     report = write_partition(options, columns, identity, rows, is_retry=context.attemptNumber() > 0)
     return SinkCommit(write_id, epoch, report)

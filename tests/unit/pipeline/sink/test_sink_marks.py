@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from orbitlog.pipeline.sink.row_ids import WriteIdentity
 from orbitlog.pipeline.sink.sink_marks import BegunMark, PartitionReport, marks_at
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
 
 ONE = WriteIdentity("write", 4, 2)
 

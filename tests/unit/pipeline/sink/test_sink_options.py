@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
 from pyspark.sql import types as T
 
-from orbitlog.pipeline.sink.row_ids import RowIds, WriteIdentity
+from orbitlog.pipeline.sink.encoded_rows import RequestRows
+from orbitlog.pipeline.sink.row_encoding import RowEncoder
+from orbitlog.pipeline.sink.row_ids import RowIds
 from orbitlog.pipeline.sink.sink_columns import SinkColumns
 from orbitlog.pipeline.sink.sink_options import SinkOptions, parse_sink_options
+from orbitlog.pipeline.sink.write_identity import WriteIdentity
 from orbitlog.pipeline.sources.broker_stores import OptionError
 
 
@@ -80,16 +86,32 @@ def test_columns_that_contradict(topic: str | None, kinds: dict[str, T.DataType]
         columns(topic, **kinds)
 
 
+def ids_of(ids: RowIds, rows: list[dict[str, Any]]) -> list[str]:
+    kinds = {"body": pa.binary(), "properties": pa.map_(pa.string(), pa.string())}
+    batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema(list(kinds.items())))
+    encoder = RowEncoder(columns(body=T.BinaryType(), properties=T.MapType(T.StringType(), T.StringType())), ids)
+    return [row.unique_id for step in encoder.steps(batch) for row in RequestRows(list(step.runs()))]
+
+
 def test_ids_follow_from_content_and_not_from_order() -> None:
     identity = WriteIdentity("w", 1, 2)
     one, two = {"body": b"x", "properties": [("a", "1"), ("b", "2")]}, {"body": b"y", "properties": None}
     first, second = RowIds(identity), RowIds(identity)
-    forward = [first.next("T", row) for row in (one, two, one)]
+    forward = ids_of(first, [one, two, one])
     swapped = {**one, "properties": [("b", "2"), ("a", "1")]}
-    backward = [second.next("T", row) for row in (swapped, one, two)]
+    backward = ids_of(second, [swapped, one, two])
     assert sorted(forward) == sorted(backward)
     assert first.digest == second.digest
     assert len(set(forward)) == 3
     assert all(len(text) == 32 and text[20:28] == "00000000" for text in forward)
-    assert RowIds(WriteIdentity("w", 2, 2)).next("T", one) not in forward
-    assert RowIds(identity).next("Other", one) not in forward
+    assert ids_of(RowIds(WriteIdentity("w", 2, 2)), [one])[0] not in forward
+
+
+def test_ids_and_members_are_those_of_earlier_versions() -> None:
+    ids = RowIds(WriteIdentity("write", 3, 1))
+    rows = [{"body": b"one", "properties": [("a", "1")]}, {"body": b"one", "properties": [("a", "1")]}]
+    assert ids_of(ids, rows) == [
+        "48352CAA0D1AD47C96E900000000560B",
+        "887D0E0741FAA5479B8C000000006381",
+    ]
+    assert ids.digest == "2:d0b23ab14f1579c3"

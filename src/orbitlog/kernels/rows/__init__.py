@@ -1,0 +1,1 @@
+"""Kernels that turn rows of columns into bytes to send."""
