@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
-from orbitlog.pipeline.sink.encoded_rows import SinkRow
+from orbitlog.pipeline.sink.encoded_rows import RequestRows, SinkRow
 from orbitlog.pipeline.sink.row_encoding import RowEncoder
 from orbitlog.pipeline.sink.row_ids import RowIds
 from orbitlog.pipeline.sink.sink_columns import SinkColumns
@@ -83,7 +83,9 @@ def test_encoded_rows_equal_the_reference(frame: tuple[T.StructType, pa.RecordBa
         encoded += list(encoder.steps(batch))
     rows = [SinkRow(run.rows, index) for step in encoded for run in step.runs() for index in range(run.start, run.stop)]
     assert [row.unique_id for row in rows] == reference.ids
-    assert b"".join(bytes(run.members) for step in encoded for run in step.runs()) == b"".join(reference.members)
+    assert b"".join(RequestRows([run for step in encoded for run in step.runs()]).members()) == b"".join(
+        reference.members
+    )
     assert [failed.index for step in encoded for failed in step.failed] == reference.invalid
     assert ids.digest == reference.digest
 

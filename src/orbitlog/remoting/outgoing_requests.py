@@ -35,8 +35,11 @@ class OutgoingRequests:
         Raise `RequestTimeout` without a response in time, `ConnectionLost` if the connection is or gets closed.
         """
         command.opaque = opaque = self.reserve_opaque()
-        frame = encode_command(command)
-        timer = self._loop.call_later(timeout, self._time_out, opaque, command.code, timeout)
+        return await self.request_frame(opaque, command.code, encode_command(command), timeout)
+
+    async def request_frame(self, opaque: int, code: int, frame: bytes, timeout: float) -> Command:  # noqa: ASYNC109
+        """Send an encoded request with a reserved opaque number, as `request` does."""
+        timer = self._loop.call_later(timeout, self._time_out, opaque, code, timeout)
         try:
             return await self.send_frame(opaque, frame)
         finally:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orbitlog.client.connection.error_advice import refusal
 from orbitlog.errors import BrokerRefused, ClientClosed, RemotingError, RequestTimeout
-from orbitlog.remoting.client import RemotingClient
+from orbitlog.remoting.client import MakeFrame, RemotingClient
 from orbitlog.remoting.connection import Connection, Handler
 from orbitlog.remoting.request_dispatch import LONG_CODES
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -80,6 +80,17 @@ class ClusterLink:
             return await self._remoting.invoke(address, command, deadline - loop.time())
         finally:
             slots.release()
+
+    async def invoke_frame(
+        self, address: str, code: RequestCode, make_frame: MakeFrame, *, seconds: float, accept: Sequence[int]
+    ) -> Command:
+        """Send an encoded request as `invoke` does; `make_frame` gets its opaque number. Not for a link that signs."""
+        if self._is_closed:
+            raise ClientClosed("the client is closed")
+        response = await self._remoting.invoke_frame(address, code, make_frame, seconds)
+        if response.code not in accept:
+            raise refusal(response)
+        return response
 
     async def invoke_oneway(
         self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.batch import BATCH_MEMBER
 from orbitlog.kernels.rows.row_members import ID_CHARACTERS, write_members
-from orbitlog.pipeline.sink.row_ids import ByteRanges, Bytes
+from orbitlog.pipeline.sink.row_ids import ByteRanges, Bytes, constant_bytes
 from orbitlog.pipeline.sink.row_texts import ANY_QUEUE, QueueOfRow, RowTexts
 
 if TYPE_CHECKING:
@@ -58,15 +58,17 @@ class EncodedRows:
         self._ids = ids
         sizes = bodies.lengths + texts.properties.lengths + MEMBER_OVERHEAD_BYTES
         sizes[list(failures)] = 0
-        self.ends: npt.NDArray[np.int64] = np.concatenate((sizes[:1] * 0, sizes.cumsum()))
-        members = np.empty(int(self.ends[-1]), np.uint8)
+        ends = sizes.cumsum()
+        self.ends: list[int] = [0, *ends.tolist()]
+        """Where the member of each row ends, after a 0; a list, because single elements of arrays cost more."""
+        members = np.empty(self.ends[-1], np.uint8)
         properties = texts.properties
         write_members(
             *(bodies.data, bodies.starts, bodies.stops, properties.data, properties.starts, properties.stops),
             ids,
-            np.frombuffer(_AROUND_ID, np.uint8),
+            constant_bytes(_AROUND_ID),
             texts.flags,
-            self.ends[1:],
+            ends,
             members,
         )
         self.members = members.data
@@ -135,8 +137,7 @@ class SinkRow:
         return FailedRow(self.rows.batch, self.rows.first + self.index, why)
 
     def _member(self) -> memoryview:
-        ends = self.rows.ends
-        return self.rows.members[int(ends[self.index]) : int(ends[self.index + 1])]
+        return self.rows.members[self.rows.ends[self.index] : self.rows.ends[self.index + 1]]
 
     def _parts(self) -> tuple[bytes, bytes]:
         member = self._member()
@@ -144,7 +145,7 @@ class SinkRow:
         return bytes(member[_HEAD_BYTES:body_end]), bytes(member[body_end + _PROPERTIES_LENGTH_BYTES :])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RowRun:
     """Rows from `start` to before `stop`, whose members are successive bytes."""
 
@@ -155,19 +156,13 @@ class RowRun:
     def __len__(self) -> int:
         return self.stop - self.start
 
-    @property
-    def size_bytes(self) -> int:
-        return int(self.rows.ends[self.stop] - self.rows.ends[self.start])
-
-    @property
-    def members(self) -> memoryview:
-        return self.rows.members[int(self.rows.ends[self.start]) : int(self.rows.ends[self.stop])]
-
     def fitting(self, rows_max: int, bytes_max: int) -> int:
         """Return how many of the first rows stay within both limits."""
-        ends = self.rows.ends
-        stop = int(ends.searchsorted(ends[self.start] + bytes_max, "right")) - 1
-        return max(min(rows_max, stop - self.start, len(self)), 0)
+        ends, start = self.rows.ends, self.start
+        stop_max = min(self.stop, start + rows_max)
+        if ends[stop_max] - ends[start] <= bytes_max:
+            return max(stop_max - start, 0)
+        return bisect_right(ends, ends[start] + bytes_max, start, stop_max) - 1 - start
 
     def split(self, count: int) -> tuple[RowRun, RowRun]:
         """Return the first `count` rows and the others."""
@@ -192,8 +187,8 @@ class RequestRows:
 
     def add(self, run: RowRun) -> None:
         self.runs.append(run)
-        self.count += len(run)
-        self.size_bytes += run.size_bytes
+        self.count += run.stop - run.start
+        self.size_bytes += run.rows.ends[run.stop] - run.rows.ends[run.start]
 
     def __len__(self) -> int:
         return self.count
@@ -212,6 +207,6 @@ class RequestRows:
         """Return whether no row may join; all rows of a request are alike in this."""
         return self.runs[0].rows.is_single(self.runs[0].start)
 
-    def body(self) -> bytes:
-        """Return all members, one after the other."""
-        return b"".join(run.members for run in self.runs)
+    def members(self) -> list[memoryview]:
+        """Return the encoded rows, in their order."""
+        return [run.rows.members[run.rows.ends[run.start] : run.rows.ends[run.stop]] for run in self.runs]

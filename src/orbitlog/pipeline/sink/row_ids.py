@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from orbitlog.kernels.rows.row_members import (
     ID_CHARACTERS,
@@ -45,15 +46,22 @@ class ByteRanges:
         return self.stops - self.starts
 
 
+def constant_bytes(data: bytes | pa.Buffer) -> Bytes:
+    """Return bytes as an array that cannot be written, so that kernels are compiled for one kind of array only."""
+    array = np.frombuffer(data, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
 def joined_ranges(values: list[bytes]) -> ByteRanges:
     """Return one range for each value."""
     ends = np.fromiter(map(len, values), np.int64, len(values)).cumsum()
-    return ByteRanges(np.frombuffer(b"".join(values), np.uint8), np.concatenate((ends[:1] * 0, ends[:-1])), ends)
+    return ByteRanges(constant_bytes(b"".join(values)), np.concatenate((ends[:1] * 0, ends[:-1])), ends)
 
 
 def repeated_range(value: bytes, count: int) -> ByteRanges:
     """Return the same range for all rows."""
-    return ByteRanges(np.frombuffer(value, np.uint8), np.zeros(count, np.int64), np.full(count, len(value), np.int64))
+    return ByteRanges(constant_bytes(value), np.zeros(count, np.int64), np.full(count, len(value), np.int64))
 
 
 class RowIds:
@@ -64,7 +72,7 @@ class RowIds:
     """
 
     def __init__(self, identity: WriteIdentity) -> None:
-        self._start = np.frombuffer(identity.text.encode(), np.uint8)
+        self._start = constant_bytes(identity.text.encode())
         self._slots = np.zeros((2 * ROOM_ROWS_MIN, 2), np.uint64)
         self._used = 0
         self.count = 0
@@ -80,7 +88,7 @@ class RowIds:
         rows = len(bodies.starts)
         if not rows:
             return np.empty((0, ID_CHARACTERS), np.uint8)
-        before, after = (np.frombuffer(part, np.uint8) for part in around)
+        before, after = map(constant_bytes, around)
         room = int(bodies.lengths.max()) + int(others.lengths.max()) + sum(map(len, around))
         scratch = np.empty(len(self._start) + room + SCRATCH_BYTES, np.uint8)
         hashes = np.empty((rows, 2), np.uint64)

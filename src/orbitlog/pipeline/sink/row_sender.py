@@ -11,16 +11,11 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from orbitlog.client.connection.routes import Route
 from orbitlog.client.producer.message_producer import queue_of_key
-from orbitlog.client.producer.outgoing import (
-    OutgoingBatch,
-    OutgoingMessage,
-    batch_request,
-    compressed,
-    send_request,
-)
+from orbitlog.client.producer.outgoing import OutgoingMessage, compressed, send_request
 from orbitlog.client.producer.queue_choice import QueueChoice
 from orbitlog.client.producer.receipts import STATUS_OF_CODE
 from orbitlog.errors import BrokerRefused, ClientError, ConnectFailed, NoRoute, RemotingError
@@ -30,6 +25,7 @@ from orbitlog.formats.records.flags import TransactionType
 from orbitlog.formats.records.message_id import parse_offset_message_id
 from orbitlog.pipeline.network.cluster_session import ClusterSession
 from orbitlog.pipeline.network.pull_pace import PullPace
+from orbitlog.pipeline.sink.batch_frames import BatchFrames, batch_header
 from orbitlog.pipeline.sink.encoded_rows import EncodedRows, FailedRow, RequestRows, RowRun, SinkRow
 from orbitlog.pipeline.sink.request_tasks import RequestTasks
 from orbitlog.pipeline.sink.row_texts import QueueOfRow
@@ -39,6 +35,7 @@ from orbitlog.pipeline.sink.sink_options import SinkOptions
 from orbitlog.pipeline.sink.stored_check import StoredCheck
 from orbitlog.pipeline.sources.source_errors import BrokerUnavailable
 from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
 from orbitlog.wire.send_headers import SendMessageResponse, SendMessageV2Request
 
 _SEND_SECONDS = 10.0
@@ -50,7 +47,7 @@ _BUSY_CODES = (
     ResponseCode.TOPIC_NOT_EXIST,  # a new topic that the broker has not created yet
 )
 _REFUSED_ROW_CODES = (ResponseCode.MESSAGE_ILLEGAL,)
-_BATCH_PROPERTIES = properties.encode_properties({properties.WAIT: "true"}).decode()
+_STORED_CODES = tuple(STATUS_OF_CODE)
 
 
 @dataclass(slots=True)
@@ -75,6 +72,7 @@ class RowSender:
         self._ambiguous = StoredCheck(session)
         self._choice = QueueChoice()
         self._groups: dict[tuple[str, MessageQueue | None], _Group] = {}
+        self._frames = BatchFrames(options.producer_group)
         self._requests = RequestTasks(options.sends_in_flight)
         self._feeding: asyncio.Task[None] | None = None
         self._last_of_queue: dict[MessageQueue, asyncio.Task[None]] = {}
@@ -218,41 +216,41 @@ class RowSender:
                 await self._session.routes.freshest(group.topic, create=True)
 
     async def _request(self, queue: MessageQueue, rows: RequestRows) -> None:
-        code, header, body = self._encoded(queue, rows)
         self._begun.add(queue.broker_name)
-        answer = await self._session.link.invoke(
-            self._session.routes.address_of(queue),
-            code,
-            header,
-            body,
-            seconds=_SEND_SECONDS,
-            accept=tuple(STATUS_OF_CODE),
-        )
-        self._choice.sent(queue.broker_name, 0, _now_ms())
-        reply = SendMessageResponse.from_ext_fields(answer.ext_fields)
+        address = self._session.routes.address_of(queue)
+        answer = await self._answer(address, queue, rows)
+        if self._choice.is_avoiding:
+            self._choice.sent(queue.broker_name, 0, _now_ms())
         if self._options.is_transactional:
+            reply = SendMessageResponse.from_ext_fields(answer.ext_fields)
             self.halves.append(_half(queue, rows.first, reply))
             self._record([SentRow(rows.first, queue.broker_name)])
-            return
-        # The members of a batch have successive offsets of one queue.
-        place = queue.broker_name, reply.queue_id
-        self._record(SentRow(row, *place, reply.queue_offset + number) for number, row in enumerate(rows))
+        elif self._options.sent_rows_path is not None:
+            reply = SendMessageResponse.from_ext_fields(answer.ext_fields)
+            # The members of a batch have successive offsets of one queue.
+            place = queue.broker_name, reply.queue_id
+            self._record(SentRow(row, *place, reply.queue_offset + number) for number, row in enumerate(rows))
+
+    async def _answer(self, address: str, queue: MessageQueue, rows: RequestRows) -> Command:
+        link = self._session.link
+        if rows.count == 1:
+            header, body = self._single_request(queue, rows.first)
+            return await link.invoke(
+                address, RequestCode.SEND_MESSAGE_V2, header, body, seconds=_SEND_SECONDS, accept=_STORED_CODES
+            )
+        code = RequestCode.SEND_BATCH_MESSAGE
+        if link.signs:
+            header, body = batch_header(queue, self._options.producer_group), b"".join(rows.members())
+            return await link.invoke(address, code, header, body, seconds=_SEND_SECONDS, accept=_STORED_CODES)
+        make_frame = partial(self._frames.frame, queue, rows)
+        return await link.invoke_frame(address, code, make_frame, seconds=_SEND_SECONDS, accept=_STORED_CODES)
 
     def _record(self, rows: Iterable[SentRow]) -> None:
         if self._options.sent_rows_path is not None:
             self.sent_rows += rows
 
-    def _encoded(self, queue: MessageQueue, rows: RequestRows) -> tuple[RequestCode, SendMessageV2Request, bytes]:
-        group = self._options.producer_group
-        if len(rows) > 1:
-            batch = OutgoingBatch(queue.topic, [], rows.body())
-            header, body = batch_request(batch, queue, group, "")
-            # No id of the batch itself: Apache 4.9 appends the properties of a batch to each member, and the last
-            # UNIQ_KEY wins, so all rows would have the same id.
-            header.properties = _BATCH_PROPERTIES
-            return RequestCode.SEND_BATCH_MESSAGE, header, body
-        row = rows.first
-        text, transaction = row.properties_raw.decode(), TransactionType.NONE
+    def _single_request(self, queue: MessageQueue, row: SinkRow) -> tuple[SendMessageV2Request, bytes]:
+        group, text, transaction = self._options.producer_group, row.properties_raw.decode(), TransactionType.NONE
         if self._options.is_transactional:
             added = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: group}
             text += properties.encode_properties(added).decode()
@@ -262,7 +260,7 @@ class RowSender:
             message = compressed(message)
         header, body = send_request(message, queue, group, transaction=transaction)
         header.properties = text
-        return RequestCode.SEND_MESSAGE_V2, header, body
+        return header, body
 
     # Queues
 

@@ -21,7 +21,7 @@ from orbitlog.errors import ClientError
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.records import properties as props
 from orbitlog.kernels.rows.row_members import is_plain_text
-from orbitlog.pipeline.sink.row_ids import ByteRanges, joined_ranges, repeated_range, stable_bytes
+from orbitlog.pipeline.sink.row_ids import ByteRanges, constant_bytes, joined_ranges, repeated_range, stable_bytes
 
 # Set by clients and brokers: a copy of them would be wrong for the new message, or is given by another column.
 _NOT_COPIED = frozenset(
@@ -127,7 +127,7 @@ def ranges_of(array: pa.Array) -> ByteRanges:
         return repeated_range(b"", len(array))
     every = np.frombuffer(ends, np.int64 if is_large else np.int32)
     chosen = every[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    return ByteRanges(np.frombuffer(data, np.uint8), chosen[:-1], chosen[1:])
+    return ByteRanges(constant_bytes(data), chosen[:-1], chosen[1:])
 
 
 def texts_by_row(columns: Mapping[str, pa.Array], topic: str | None, rows: int) -> RowTexts:
