@@ -88,6 +88,23 @@ class PullMessageResponse(Header):
     group_sys_flag: int | None = integer("groupSysFlag", None)
     forbidden_type: int | None = integer("forbiddenType", None)
 
+    @classmethod
+    def from_ext_fields(cls, ext_fields: Mapping[str, str]) -> PullMessageResponse:
+        get = ext_fields.get
+        try:
+            return cls(
+                parse_long(ext_fields["suggestWhichBrokerId"], "suggestWhichBrokerId"),
+                parse_long(ext_fields["nextBeginOffset"], "nextBeginOffset"),
+                parse_long(ext_fields["minOffset"], "minOffset"),
+                parse_long(ext_fields["maxOffset"], "maxOffset"),
+                None if (delta := get("offsetDelta")) is None else parse_long(delta, "offsetDelta"),
+                None if (topic_flag := get("topicSysFlag")) is None else parse_int(topic_flag, "topicSysFlag"),
+                None if (group_flag := get("groupSysFlag")) is None else parse_int(group_flag, "groupSysFlag"),
+                None if (forbidden := get("forbiddenType")) is None else parse_int(forbidden, "forbiddenType"),
+            )
+        except KeyError as error:
+            raise missing(error.args[0]) from None
+
     def to_ext_fields(self) -> dict[str, str]:
         ext_fields = {
             "suggestWhichBrokerId": str(self.suggested_broker_id),

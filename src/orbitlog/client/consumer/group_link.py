@@ -10,9 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import MASTER_ID, Routes
+from orbitlog.client.consumer.pull_frames import PullFrames
 from orbitlog.errors import BrokerRefused, ClientError, NoRoute, RemotingError, RequestTimeout
 from orbitlog.formats import names
 from orbitlog.formats.message_queue import MessageQueue
@@ -84,6 +86,7 @@ class GroupLink:
         self._routes = routes
         self.group = group
         self.client_id = client_id
+        self._pull_frames = PullFrames()
 
     async def members(self, topic: str) -> list[str]:
         """Return the sorted client ids of all members, from any broker of the topic."""
@@ -173,9 +176,12 @@ class GroupLink:
             expression_type=subscription.expression_type,
         )
         seconds = max(PULL_SECONDS, suspend_seconds + 5)
-        answer = await self._invoke(
-            queue, RequestCode.PULL_MESSAGE, header, seconds=seconds, accept=_PULL_CODES, broker_id=broker_id
-        )
+        if self._link.signs:
+            answer = await self._invoke(
+                queue, RequestCode.PULL_MESSAGE, header, seconds=seconds, accept=_PULL_CODES, broker_id=broker_id
+            )
+        else:
+            answer = await self._pull_by_template(queue, header, seconds, broker_id)
         reply = headers.PullMessageResponse.from_ext_fields(answer.ext_fields)
         return PullResult(
             answer.body if answer.code == ResponseCode.SUCCESS else b"",
@@ -186,6 +192,19 @@ class GroupLink:
             reply.suggested_broker_id,
             answer.code,
         )
+
+    async def _pull_by_template(
+        self, queue: MessageQueue, header: headers.PullMessageRequest, seconds: float, broker_id: int
+    ) -> Command:
+        address = self._routes.address_of(queue, broker_id)
+        make_frame = partial(self._pull_frames.frame, header)
+        try:
+            return await self._link.invoke_frame(
+                address, RequestCode.PULL_MESSAGE, make_frame, seconds=seconds, accept=_PULL_CODES
+            )
+        except RemotingError as error:
+            self._suspect(queue, error)
+            raise
 
     # Offsets
 
@@ -290,9 +309,12 @@ class GroupLink:
         try:
             return await self._link.invoke(address, code, header, seconds=seconds, accept=accept)
         except RemotingError as error:
-            # There may be another master.
-            self._routes.suspect(queue.topic, silent=queue.broker_name if isinstance(error, RequestTimeout) else None)
+            self._suspect(queue, error)
             raise
+
+    def _suspect(self, queue: MessageQueue, error: RemotingError) -> None:
+        """Look for another master after a failed request."""
+        self._routes.suspect(queue.topic, silent=queue.broker_name if isinstance(error, RequestTimeout) else None)
 
     def _address(self, queue: MessageQueue) -> str:
         return self._routes.address_of(queue)

@@ -98,7 +98,9 @@ class WindowPull:
         self._session = session
         self._subscription = subscription
         self._pace = pace
+        self._subscriptions: dict[str, SubscriptionData] = {}  # by topic
         self._broker_ids: dict[str, int] = {}  # by broker name, as brokers suggest
+        self._returned_max = 0  # messages of one pull, if brokers limit them
 
     async def pull(self, window: Window) -> PulledRecords:
         """Return the records of a window; `reached` is less than its end if it was cut."""
@@ -163,11 +165,23 @@ class WindowPull:
             pause, attempt = min(2 * pause, _PAUSE_S_MAX), attempt + 1
 
     async def _request(self, window: Window, queue_offset: int, broker_id: int) -> PullResult:
-        count = min(window.stop - queue_offset, _PULL_COUNT_MAX)
-        subscription = replace(self._subscription, topic=window.queue.topic)
-        return await self._session.group.pull(
+        remaining = window.stop - queue_offset
+        # A broker reads the header of a repeated pull without parsing it, if the count is the same. One that never
+        # returns as many messages does not exceed the window.
+        is_limited = 0 < self._returned_max <= remaining
+        count = _PULL_COUNT_MAX if is_limited else min(remaining, _PULL_COUNT_MAX)
+        subscription = self._subscriptions.get(window.queue.topic) or self._subscription_of(window.queue.topic)
+        result = await self._session.group.pull(
             window.queue, queue_offset, subscription, None, broker_id, count, suspend_seconds=0.0
         )
+        returned = result.next_queue_offset - queue_offset
+        if returned < count and not self._is_filtered:
+            self._returned_max = max(self._returned_max, returned)
+        return result
+
+    def _subscription_of(self, topic: str) -> SubscriptionData:
+        subscription = self._subscriptions[topic] = replace(self._subscription, topic=topic)
+        return subscription
 
     async def _broker_id(self, queue: MessageQueue, attempt: int) -> int:
         """Return the broker to ask: the suggested one, then in turn every broker of the group."""

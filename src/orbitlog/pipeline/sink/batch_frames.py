@@ -13,13 +13,11 @@ from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties
 from orbitlog.pipeline.sink.encoded_rows import RequestRows
 from orbitlog.wire.codes import RequestCode
-from orbitlog.wire.command import Command, encode_command
-from orbitlog.wire.frame_start import FRAME_START_BYTES, TOTAL_BYTES, pack_frame_start
+from orbitlog.wire.command import Command
+from orbitlog.wire.frame_template import LONG_PLACES, OPAQUE_PLACE, FrameTemplate
 from orbitlog.wire.send_headers import SendMessageV2Request
 
 _TEMPLATES_MAX = 4096
-# Placeholders for the varying fields: no topic, group or broker has a name with numbers this long.
-_OPAQUE, _BORN_MS = 2_101_234_567, 7_701_234_567_890_123
 # No id of the batch itself: Apache 4.9 appends the properties of a batch to each member, and the last UNIQ_KEY wins,
 # so all rows would have the same id.
 _PROPERTIES = properties.encode_properties({properties.WAIT: "true"}).decode()
@@ -37,22 +35,18 @@ class BatchFrames:
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._templates: dict[MessageQueue, tuple[bytes, bytes, bytes]] = {}
+        self._templates: dict[MessageQueue, FrameTemplate] = {}
 
     def frame(self, queue: MessageQueue, rows: RequestRows, opaque: int) -> bytes:
         """Return the request that sends rows to a queue now."""
-        first, second, third = self._templates.get(queue) or self._make_template(queue)
-        header = b"%b%d%b%d%b" % (first, opaque, second, time.time_ns() // 1_000_000, third)
-        start = pack_frame_start(TOTAL_BYTES + len(header) + rows.size_bytes, len(header))
-        return b"".join((start, header, *rows.members()))
+        template = self._templates.get(queue) or self._make_template(queue)
+        return template.frame((opaque, time.time_ns() // 1_000_000), rows.size_bytes, rows.members())
 
-    def _make_template(self, queue: MessageQueue) -> tuple[bytes, bytes, bytes]:
+    def _make_template(self, queue: MessageQueue) -> FrameTemplate:
         header = batch_header(queue, self._group)
-        header.born_timestamp_ms = _BORN_MS
-        command = Command(RequestCode.SEND_BATCH_MESSAGE, _OPAQUE, ext_fields=header.to_ext_fields())
-        first, rest = encode_command(command)[FRAME_START_BYTES:].split(b"%d" % _OPAQUE)
-        second, third = rest.split(b"%d" % _BORN_MS)
+        header.born_timestamp_ms = LONG_PLACES[0]
+        command = Command(RequestCode.SEND_BATCH_MESSAGE, OPAQUE_PLACE, ext_fields=header.to_ext_fields())
         if len(self._templates) >= _TEMPLATES_MAX:
             self._templates.clear()
-        self._templates[queue] = first, second, third
-        return first, second, third
+        template = self._templates[queue] = FrameTemplate(command, (OPAQUE_PLACE, LONG_PLACES[0]))
+        return template

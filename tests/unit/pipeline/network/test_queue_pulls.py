@@ -182,3 +182,11 @@ def test_refusal_is_not_retried_unless_the_broker_is_busy() -> None:
 
     with pytest.raises(BrokerRefused, match="no"):
         pulled(FakeSession(serve), (QUEUE, 0, 1))
+
+
+def test_pulls_of_a_broker_with_a_limit_ask_for_the_same_number() -> None:
+    session = FakeSession(lambda first, count, _: found(first, first + min(count, 32), body=b"%d " * 32))
+    pulled(session, (QUEUE, 0, 5000))
+    counts = [count for _, count, _ in session.asked]
+    assert counts.count(1024) > 0.9 * len(counts)
+    assert sum(min(count, 32) for count in counts) == 5000
