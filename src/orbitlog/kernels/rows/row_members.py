@@ -9,7 +9,7 @@ from __future__ import annotations
 from orbitlog.formats.records.batch import BATCH_MEMBER, MEMBER_BYTES_MIN
 from orbitlog.kernels.arrays import np, npt
 from orbitlog.kernels.jit import inlined, kernel
-from orbitlog.kernels.rows.short_hash import BLOCK_BYTES, HASH_BYTES, short_hash
+from orbitlog.kernels.rows.short_hash import BLOCK_BYTES, HASH_BYTES, LANE_WORDS, LANES, STATE_SIZE, hash_lanes
 from orbitlog.kernels.unaligned import copy_bytes, store_i32
 
 Bytes = npt.NDArray[np.uint8]
@@ -17,8 +17,7 @@ Places = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 ID_CHARACTERS = 32
-SCRATCH_BYTES = 3 * BLOCK_BYTES
-"""Bytes that `hash_rows` and `hash_repeated` need besides those of their arguments."""
+_SCRATCH_BYTES = 3 * BLOCK_BYTES
 _HEAD = BATCH_MEMBER.size_bytes
 _FLAG, _BODY_LENGTH = BATCH_MEMBER.position("flag"), BATCH_MEMBER.position("body_length")
 _LENGTHS = MEMBER_BYTES_MIN
@@ -29,22 +28,35 @@ _ONE = np.uint64(1 << 32)
 
 
 @inlined
-def _put_decimal(target, at, value):
-    """Write a number that is not negative as text; return the position after it."""
+def _digits(value):
+    """Return the number of digits of a number that is not negative."""
     digits, rest = np.int64(1), value // 10
     while rest > 0:
         digits += 1
         rest //= 10
+    return digits
+
+
+@inlined
+def _put_decimal(target, at, value):
+    """Write a number that is not negative as text; return the position after it."""
+    digits = _digits(value)
     for place in range(at + digits - 1, at - 1, -1):
         target[place] = _ZERO + value % 10
         value //= 10
     return at + digits
 
 
+def scratch_for(start: Bytes, content_bytes: int) -> Bytes:
+    """Return room for the messages of `hash_rows` and `hash_repeated`, whose bodies and rests are at most this long."""
+    stride = (len(start) + content_bytes + _SCRATCH_BYTES) // BLOCK_BYTES * BLOCK_BYTES
+    return np.empty(LANES * stride, np.uint8)
+
+
 @inlined
-def _end_of_blocks(target, size):
-    """Fill the last block of a hash with zeros."""
-    for place in range(size, (size + BLOCK_BYTES - 1) // BLOCK_BYTES * BLOCK_BYTES if size else BLOCK_BYTES):
+def _end_of_blocks(target, start, end):
+    """Fill the last block of a message with zeros."""
+    for place in range(end, start + max(end - start + BLOCK_BYTES - 1, BLOCK_BYTES) // BLOCK_BYTES * BLOCK_BYTES):
         target[place] = 0
 
 
@@ -62,28 +74,39 @@ def hash_rows(
     scratch: Bytes,
     hashes: Hashes,
 ) -> None:
-    """Hash `start`, then body with its length and with `before` and `after` around it, then the rest, of each row."""
+    """Hash `start`, then body with its length and with `before` and `after` around it, then the rest, of each row.
+
+    `scratch` has room for LANES messages.
+    """
     target, source, others = scratch.ctypes.data, bodies.ctypes.data, rests.ctypes.data
     start_bytes, before_bytes, after_bytes = start.shape[0], before.shape[0], after.shape[0]
-    copy_bytes(target, np.int64(0), start.ctypes.data, np.int64(0), np.int64(start_bytes))
-    for row in range(body_starts.shape[0]):
-        body_bytes = body_stops[row] - body_starts[row]
-        at = _put_decimal(scratch, np.int64(start_bytes), before_bytes + body_bytes + after_bytes)
-        scratch[at] = _COLON
-        at += 1
-        copy_bytes(target, at, before.ctypes.data, np.int64(0), np.int64(before_bytes))
-        at += before_bytes
-        copy_bytes(target, at, source, body_starts[row], body_bytes)
-        at += body_bytes
-        copy_bytes(target, at, after.ctypes.data, np.int64(0), np.int64(after_bytes))
-        at += after_bytes
-        rest_bytes = rest_stops[row] - rest_starts[row]
-        copy_bytes(target, at, others, rest_starts[row], rest_bytes)
-        at += rest_bytes
-        _end_of_blocks(scratch, at)
-        first, last = short_hash(target, at)
-        hashes[row, 0] = first
-        hashes[row, 1] = last
+    state, lanes, sizes = np.empty(STATE_SIZE, np.uint64), np.empty(LANE_WORDS, np.uint64), np.zeros(LANES, np.int64)
+    rows, stride = np.int64(body_starts.shape[0]), np.int64(scratch.shape[0] // LANES)
+    for lane in range(LANES):
+        copy_bytes(target, np.int64(lane * stride), start.ctypes.data, np.int64(0), np.int64(start_bytes))
+    for first in range(0, rows, LANES):
+        count = min(rows - first, np.int64(LANES))
+        for lane in range(count):
+            row, lane_start = first + lane, lane * stride
+            body_bytes = body_stops[row] - body_starts[row]
+            at = _put_decimal(scratch, np.int64(lane_start + start_bytes), before_bytes + body_bytes + after_bytes)
+            scratch[at] = _COLON
+            at += 1
+            copy_bytes(target, at, before.ctypes.data, np.int64(0), np.int64(before_bytes))
+            at += before_bytes
+            copy_bytes(target, at, source, body_starts[row], body_bytes)
+            at += body_bytes
+            copy_bytes(target, at, after.ctypes.data, np.int64(0), np.int64(after_bytes))
+            at += after_bytes
+            rest_bytes = rest_stops[row] - rest_starts[row]
+            copy_bytes(target, at, others, rest_starts[row], rest_bytes)
+            at += rest_bytes
+            _end_of_blocks(scratch, lane_start, at)
+            sizes[lane] = at - lane_start
+        hash_lanes(scratch, stride, sizes, state, lanes)
+        for lane in range(count):
+            hashes[first + lane, 0] = state[lane]
+            hashes[first + lane, 1] = state[LANES + lane]
 
 
 @inlined
@@ -130,28 +153,31 @@ def move_slots(slots: Hashes, larger: Hashes) -> None:
 def hash_repeated(start: Bytes, numbers: Hashes, scratch: Bytes, hashes: Hashes) -> None:
     """Replace the hash of each row that follows equal ones: by that of its hash and of its number among them."""
     target, start_bytes = scratch.ctypes.data, start.shape[0]
-    copy_bytes(target, np.int64(0), start.ctypes.data, np.int64(0), np.int64(start_bytes))
-    for row in range(hashes.shape[0]):
+    state, lanes, sizes = np.empty(STATE_SIZE, np.uint64), np.empty(LANE_WORDS, np.uint64), np.zeros(LANES, np.int64)
+    chosen = np.zeros(LANES, np.int64)
+    rows, stride, count = np.int64(hashes.shape[0]), np.int64(scratch.shape[0] // LANES), np.int64(0)
+    for row in range(rows):
         number = np.int64(numbers[row])
-        if number == 0:
-            continue
-        at = _put_decimal(scratch, np.int64(start_bytes), np.int64(HASH_BYTES))
-        scratch[at] = _COLON
-        at += 1
-        for byte in range(HASH_BYTES):
-            scratch[at + byte] = (hashes[row, byte // 8] >> np.uint64(8 * (byte % 8))) & np.uint64(0xFF)
-        at += HASH_BYTES
-        digits, rest = np.int64(1), number // 10
-        while rest > 0:
-            digits += 1
-            rest //= 10
-        at = _put_decimal(scratch, at, digits)
-        scratch[at] = _COLON
-        at = _put_decimal(scratch, at + 1, number)
-        _end_of_blocks(scratch, at)
-        first, last = short_hash(target, at)
-        hashes[row, 0] = first
-        hashes[row, 1] = last
+        if number > 0:
+            lane_start = count * stride
+            copy_bytes(target, lane_start, start.ctypes.data, np.int64(0), np.int64(start_bytes))
+            at = _put_decimal(scratch, lane_start + start_bytes, np.int64(HASH_BYTES))
+            scratch[at] = _COLON
+            at += 1
+            for byte in range(HASH_BYTES):
+                scratch[at + byte] = (hashes[row, byte // 8] >> np.uint64(8 * (byte % 8))) & np.uint64(0xFF)
+            at = _put_decimal(scratch, at + HASH_BYTES, _digits(number))
+            scratch[at] = _COLON
+            at = _put_decimal(scratch, at + 1, number)
+            _end_of_blocks(scratch, lane_start, at)
+            sizes[count], chosen[count] = at - lane_start, row
+            count += 1
+        if count == LANES or (row == rows - 1 and count > 0):
+            hash_lanes(scratch, stride, sizes, state, lanes)
+            for lane in range(count):
+                hashes[chosen[lane], 0] = state[lane]
+                hashes[chosen[lane], 1] = state[LANES + lane]
+            count = np.int64(0)
 
 
 @kernel

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from orbitlog.kernels.rows.row_members import (
     ID_CHARACTERS,
-    SCRATCH_BYTES,
     count_equal,
     hash_repeated,
     hash_rows,
     move_slots,
+    scratch_for,
     write_ids,
 )
 from orbitlog.pipeline.sink.write_identity import WriteIdentity
@@ -90,7 +90,7 @@ class RowIds:
             return np.empty((0, ID_CHARACTERS), np.uint8)
         before, after = map(constant_bytes, around)
         room = int(bodies.lengths.max()) + int(others.lengths.max()) + sum(map(len, around))
-        scratch = np.empty(len(self._start) + room + SCRATCH_BYTES, np.uint8)
+        scratch = scratch_for(self._start, room)
         hashes = np.empty((rows, 2), np.uint64)
         hash_rows(
             *(self._start, before, after, bodies.data, bodies.starts, bodies.stops),
