@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from orbitlog.client.connection.frame_template import FrameTemplate
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.consume_headers import PullMessageRequest
-from orbitlog.wire.frame_template import INT_PLACE, LONG_PLACES, OPAQUE_PLACE, FrameTemplate
 
 _TEMPLATES_MAX = 4096
 _Key = tuple[str, int, int, int, int, str | None, str | None]
@@ -30,10 +30,11 @@ class PullFrames:
         return template.frame(numbers)
 
     def _make_template(self, key: _Key, header: PullMessageRequest) -> FrameTemplate:
-        first, second = LONG_PLACES
-        placed = replace(header, queue_offset=first, message_count_max=INT_PLACE, commit_queue_offset=second)
-        command = Command(RequestCode.PULL_MESSAGE, OPAQUE_PLACE, ext_fields=placed.to_ext_fields())
+        def make(number: int) -> Command:
+            placed = replace(header, queue_offset=number, message_count_max=number, commit_queue_offset=number)
+            return Command(RequestCode.PULL_MESSAGE, number, ext_fields=placed.to_ext_fields())
+
         if len(self._templates) >= _TEMPLATES_MAX:
             self._templates.clear()
-        template = self._templates[key] = FrameTemplate(command, (OPAQUE_PLACE, first, INT_PLACE, second))
+        template = self._templates[key] = FrameTemplate(make)
         return template

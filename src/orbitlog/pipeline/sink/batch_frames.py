@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 
+from orbitlog.client.connection.frame_template import FrameTemplate
 from orbitlog.client.producer.outgoing import OutgoingBatch, batch_request
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties
 from orbitlog.pipeline.sink.encoded_rows import RequestRows
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
-from orbitlog.wire.frame_template import LONG_PLACES, OPAQUE_PLACE, FrameTemplate
 from orbitlog.wire.send_headers import SendMessageV2Request
 
 _TEMPLATES_MAX = 4096
@@ -44,9 +44,12 @@ class BatchFrames:
 
     def _make_template(self, queue: MessageQueue) -> FrameTemplate:
         header = batch_header(queue, self._group)
-        header.born_timestamp_ms = LONG_PLACES[0]
-        command = Command(RequestCode.SEND_BATCH_MESSAGE, OPAQUE_PLACE, ext_fields=header.to_ext_fields())
+
+        def make(number: int) -> Command:
+            header.born_timestamp_ms = number
+            return Command(RequestCode.SEND_BATCH_MESSAGE, number, ext_fields=header.to_ext_fields())
+
         if len(self._templates) >= _TEMPLATES_MAX:
             self._templates.clear()
-        template = self._templates[queue] = FrameTemplate(command, (OPAQUE_PLACE, LONG_PLACES[0]))
+        template = self._templates[queue] = FrameTemplate(make)
         return template
