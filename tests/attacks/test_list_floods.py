@@ -256,3 +256,47 @@ def test_filters_of_heartbeats_are_limited(tmp_path: Path) -> None:
         assert member is not None and member.subscriptions["T59"].record_filter is not None, "and filter all the same"
 
     at_desk(tmp_path, work, enablePropertyFilter="true", sqlFiltersMax="100")
+
+
+def test_offsets_of_all_groups_and_queues_are_limited(tmp_path: Path) -> None:
+    """Each group can commit an offset of each queue of each topic: fifty thousand groups times a thousand queues."""
+
+    async def work(desk: Desk) -> None:
+        state = desk.broker.state
+
+        async def commit(group: str, queue_id: int) -> int:
+            fields = {"consumerGroup": group, "topic": "BenchmarkTest", "queueId": queue_id, "commitOffset": 0}
+            return (await desk.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)).code
+
+        codes = [await commit(f"g{number % 3}", number) for number in range(60)]
+        assert codes[0] == ResponseCode.SUCCESS and codes[-1] == ResponseCode.INVALID_PARAMETER
+        assert state.offsets.queue_count <= 50
+        assert state.limits.reached["queueOffsetsMax"] > 0
+        assert await commit("g0", 0) == ResponseCode.SUCCESS, "those that it has can change"
+        pull = {"topic": "BenchmarkTest", "queueOffset": 0, "maxMsgNums": 1, "commitOffset": 0, "subscription": "*"}
+        pull |= {"suspendTimeoutMillis": 0, "subVersion": 0, "sysFlag": 5}
+        for queue_id in range(100, 200):
+            await desk.ask(RequestCode.PULL_MESSAGE, consumerGroup="g1", queueId=queue_id, **pull)
+        saved = state.offsets.snapshot()
+        assert sum(map(len, saved.offsets.values())) + sum(map(len, saved.pull_offsets.values())) <= 50
+        state.offsets.forget_group("g0")
+        state.offsets.snapshot()
+        assert await commit("g2", 999) == ResponseCode.SUCCESS, "there is room again"
+
+    at_desk(tmp_path, work, queueOffsetsMax="50")
+
+
+def test_request_modes_are_limited(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        async def put(group: str) -> int:
+            body = orjson.dumps({"topic": "BenchmarkTest", "consumerGroup": group, "mode": "POP"})
+            return (await desk.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body)).code
+
+        codes = [await put(f"g{number}") for number in range(7)]
+        assert codes == [ResponseCode.SUCCESS] * 5 + [ResponseCode.INVALID_PARAMETER] * 2
+        assert desk.broker.state.limits.reached["requestModesMax"] == 2
+        assert await put("g4") == ResponseCode.SUCCESS, "those that it has can change"
+        answer = await desk.ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        assert answer.code == ResponseCode.SUCCESS and answer.body.count(b'"POP"') == 5
+
+    at_desk(tmp_path, work, requestModesMax="5")

@@ -401,6 +401,22 @@ REMOVALS = (
     ),
     Removal(
         0,
+        "offsets of groups and queues are kept without a limit",
+        "broker/tables/committed_offsets.py",
+        "        if self._count >= self.limits[QUEUE_OFFSETS]:\n",
+        "        if False:\n",
+        "test_list_floods.py::test_offsets_of_all_groups_and_queues_are_limited",
+    ),
+    Removal(
+        0,
+        "request modes are kept without a limit",
+        "broker/pop/handle_assignment.py",
+        "        if not self._modes.has(topic, group):\n",
+        "        if False:\n",
+        "test_list_floods.py::test_request_modes_are_limited",
+    ),
+    Removal(
+        0,
         "filters of heartbeats are kept without a limit",
         "broker/pulling/group_filters.py",
         "        if before is None and not self._has_room():\n",

@@ -128,6 +128,14 @@ SQL_FILTERS = _limit(
     " is added; only a Java broker that takes the store over uses them",
 )
 CLIENT_GROUPS = _limit("clientGroupsMax", 10_000, "producer and consumer groups of one connection")
+QUEUE_OFFSETS = _limit(
+    "queueOffsetsMax",
+    2_000_000,
+    "queue offsets of all groups, committed or pulled; no more queues are added, and commits to them are refused",
+)
+REQUEST_MODES = _limit(
+    "requestModesMax", 10_000, "pairs of a topic and a group of which an operator set whether it pulls or pops"
+)
 CLIENT_ID_CHARACTERS = _limit("clientIdCharactersMax", 1_024, "characters of a client id")
 LOCK_QUEUES = _limit("lockQueuesMax", 4_096, "queues in one lock request")
 QUEUE_LOCKS = _limit("queueLocksMax", 500_000, "queue locks of all groups; past it, no queue is locked that was free")
@@ -227,6 +235,8 @@ BROKER_LIMITS: tuple[Setting[int], ...] = (
     HEARTBEAT_SQL_CHARACTERS,
     SQL_FILTERS,
     CLIENT_GROUPS,
+    QUEUE_OFFSETS,
+    REQUEST_MODES,
     CLIENT_ID_CHARACTERS,
     LOCK_QUEUES,
     QUEUE_LOCKS,

@@ -7,7 +7,7 @@ Mirrors `QueryAssignmentProcessor`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
 from orbitlog.broker.admin.name_checks import checked_group, known_topic
 from orbitlog.broker.pop.request_modes import POP, RequestModes
@@ -18,11 +18,13 @@ from orbitlog.broker.tables.table_saver import copy_of
 from orbitlog.errors import FormatError, RemotingError, RequestRefused
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.names import RETRY_PREFIX
-from orbitlog.formats.tables.group_config import RequestMode
+from orbitlog.formats.tables.group_config import RequestMode, RequestModeTable
 from orbitlog.formats.tables.topic_config import PERMISSION_READ
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.remoting.loop_slices import in_slices, sliced
+from orbitlog.remoting.whole_tables import WholeTables
+from orbitlog.settings import limits as limit_keys
 from orbitlog.wire.bodies.body_json import decode_body, decode_request_body, encode_body
 from orbitlog.wire.bodies.client_bodies import REQUEST_MODES, QueryAssignmentBody, QueueAssignment, QueueAssignments
 from orbitlog.wire.bodies.route_bodies import TopicRoute, require_listable
@@ -49,6 +51,7 @@ class AssignmentHandlers:
         self._modes = modes
         self._client = client
         self._routes: dict[str, tuple[int, list[MessageQueue]]] = {}
+        self._tables = WholeTables()
 
     @property
     def table(self) -> Mapping[int, Handler]:
@@ -58,9 +61,14 @@ class AssignmentHandlers:
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self.modes,
         }
 
-    def modes(self, _: Connection, request: Command) -> Answer:
+    async def modes(self, _: Connection, request: Command) -> Answer:
         """Return all modes, for a slave."""
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(copy_of(self._modes)))
+
+        def copy() -> Callable[[], RequestModeTable]:
+            table = copy_of(self._modes)
+            return lambda: table
+
+        return await self._tables.answer(request, len(self._modes), copy)
 
     async def set_mode(self, connection: Connection, request: Command) -> Answer:
         mode = _decoded_mode(request)
@@ -71,6 +79,8 @@ class AssignmentHandlers:
         config = self._state.groups.find_or_create(group, auto_create=self._state.settings[keys.AUTO_CREATE_GROUP])
         if config is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
+        if not self._modes.has(topic, group):
+            self._state.limits.refuse_over(limit_keys.REQUEST_MODES, len(self._modes) + 1)
         self._modes.put(mode)
         await self._state.events.save_tables()
         log.info("group %s consumes %s by %s, set by %s", group, topic, mode.mode, connection.peer)

@@ -31,6 +31,13 @@ class RequestModes:
         mode = PULL if topic.startswith(RETRY_PREFIX) else default_mode
         return RequestMode(topic, group, mode, default_share if mode == POP else 0)
 
+    def __len__(self) -> int:
+        return sum(map(len, self._modes.values()))
+
+    def has(self, topic: str, group: str) -> bool:
+        """Return whether an operator has set the mode of a group for a topic."""
+        return group in self._modes.get(topic, {})
+
     def put(self, mode: RequestMode) -> None:
         assert mode.topic is not None and mode.group is not None
         self._modes.setdefault(mode.topic, {})[mode.group] = mode

@@ -92,6 +92,8 @@ class OffsetHandlers:
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is out of range: topic {topic} has {queue_count} queues",
             )
+        if state.offsets.find(topic, group, header.queue_id) is None:
+            state.offsets.refuse_full()
         if state.offsets.commit(topic, group, header.queue_id, header.commit_queue_offset):
             return response_to(request, ResponseCode.SUCCESS)
         return response_to(request, ResponseCode.SUCCESS, "commit ignored: the offset was reset")

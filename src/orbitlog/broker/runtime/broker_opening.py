@@ -141,7 +141,7 @@ def load_broker_state(
         message_appended=events.message_appended,
         events=events,
     )
-    state.filters.limits = state.limits
+    state.filters.limits = state.offsets.limits = state.limits
     state.topics.admit = TableLimit(state.limits, TOPIC_LIMIT, "topics").admit
     state.groups.admit = TableLimit(state.limits, GROUP_LIMIT, "groups").admit
     return state

@@ -19,6 +19,7 @@ from orbitlog.formats.tables.offset_tables import (
     LmqConsumerOffsets,
     TopicGroup,
 )
+from orbitlog.settings.limits import QUEUE_OFFSETS, Limits
 
 _NO_OFFSETS: dict[int, int] = {}
 
@@ -31,6 +32,8 @@ class CommittedOffsets:
     def __init__(self, now_ms: NowMs, saved: ConsumerOffsets | None = None) -> None:
         self._now_ms = now_ms
         saved = saved or ConsumerOffsets()
+        self.limits = Limits()
+        self._count = 0  # of queue offsets, as of the last snapshot and with those added since
         self._offsets = {key: dict(queues) for key, queues in saved.offsets.items()}
         self._pulled = {key: dict(queues) for key, queues in saved.pull_offsets.items()}
         self._resets: dict[TopicGroup, dict[int, int]] = {}
@@ -63,12 +66,17 @@ class CommittedOffsets:
         return dict(self._offsets.get(TopicGroup(topic, group), _NO_OFFSETS))
 
     def commit(self, topic: str, group: str, queue_id: int, queue_offset: int) -> bool:
-        """Set an offset, also to a smaller one; return False if the group has not seen an offset reset yet."""
+        """Set an offset, also to a smaller one.
+
+        Return False if the group has not seen an offset reset yet, or if there are too many offsets.
+        """
         key = TopicGroup(topic, group)
         if queue_id in self._resets.get(key, _NO_OFFSETS):
             return False
         queues = self._offsets.get(key)
-        if queues is None:
+        if queues is None or queue_id not in queues:
+            if not self._has_room():
+                return False
             queues = self._queues_of(key)
         queues[queue_id] = queue_offset
         self.is_changed = True
@@ -78,9 +86,23 @@ class CommittedOffsets:
         """Record the offset that the group will pull next."""
         key = TopicGroup(topic, group)
         queues = self._pulled.get(key)
-        if queues is None:
-            queues = self._pulled[key] = {}
+        if queues is None or queue_id not in queues:
+            if not self._has_room():
+                return
+            queues = self._pulled.setdefault(key, {})
         queues[queue_id] = queue_offset
+
+    def _has_room(self) -> bool:
+        """Count one more offset; return False if there are too many."""
+        if self._count >= self.limits[QUEUE_OFFSETS]:
+            self.limits.reach(QUEUE_OFFSETS)
+            return False
+        self._count += 1
+        return True
+
+    def refuse_full(self) -> None:
+        """Raise `RequestRefused` if no queue can be added."""
+        self.limits.refuse_over(QUEUE_OFFSETS, self._count + 1)
 
     def pulled(self, topic: str, group: str, queue_id: int) -> int | None:
         return self._pulled.get(TopicGroup(topic, group), _NO_OFFSETS).get(queue_id)
@@ -167,6 +189,7 @@ class CommittedOffsets:
         """Return the table to save."""
         offsets = {key: queues.copy() for key, queues in self._offsets.items()}
         pulled = {key: queues.copy() for key, queues in self._pulled.items()}
+        self._count = sum(map(len, offsets.values())) + sum(map(len, pulled.values()))
         self._data_version = next_version(self._data_version, self._now_ms())
         self.is_changed = False
         return ConsumerOffsets(offsets, pulled, self._data_version, unknown=self._unknown)
