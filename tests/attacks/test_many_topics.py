@@ -168,7 +168,9 @@ def test_large_tables_are_encoded_with_rests_between(tmp_path: Path, monkeypatch
             desk.broker.state.topics.touch()
             await saver._save_tables()
 
-        await check_rest(saver._pace, save)
+        pace = saver._pace_of_large_tables()
+        assert pace is not None
+        await check_rest(pace, save)
         tables = WholeTables()
         request = Command(RequestCode.GET_ALL_TOPIC_CONFIG)
         count, snapshot = len(desk.broker.state.topics.table), desk.broker.state.topics.snapshot

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 REST_FACTOR = 9
 """Rest for each second of work: a tenth of the time is worked."""
@@ -19,10 +22,13 @@ SHORT_SECONDS = 0.005
 
 
 class ThreadPace:
-    """The pace of one kind of work, of which one piece is done at a time."""
+    """The pace of one kind of work. Only processor time counts: a thread that waits for a disk contends with none."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, now_s: Callable[[], float] = time.monotonic, worked_s: Callable[[], float] = time.thread_time
+    ) -> None:
         self._now_s = now_s
+        self._worked_s = worked_s
         self._rests_until_s = 0.0
 
     async def rest(self) -> None:
@@ -30,13 +36,17 @@ class ThreadPace:
         if (rest_s := self._rests_until_s - self._now_s()) > 0:
             await asyncio.sleep(rest_s)
 
-    @contextmanager
-    def work(self) -> Iterator[None]:
-        """Measure one piece of work."""
-        begun_s = self._now_s()
-        try:
-            yield
-        finally:
-            ended_s = self._now_s()
-            if (taken_s := ended_s - begun_s) > SHORT_SECONDS:
-                self._rests_until_s = ended_s + min(taken_s * REST_FACTOR, REST_SECONDS_MAX)
+    def paced(self, work: Callable[P, R]) -> Callable[P, R]:
+        """Return a call that measures the processor time which it takes in its thread."""
+
+        def call(*arguments: P.args, **options: P.kwargs) -> R:
+            begun_s = self._worked_s()
+            try:
+                return work(*arguments, **options)
+            finally:
+                if (taken_s := self._worked_s() - begun_s) > SHORT_SECONDS:
+                    now_s = self._now_s()
+                    rests_until_s = max(self._rests_until_s, now_s) + taken_s * REST_FACTOR
+                    self._rests_until_s = min(rests_until_s, now_s + REST_SECONDS_MAX)
+
+        return call

@@ -39,8 +39,7 @@ class WholeTables:
         async with self._turn:
             await self._pace.rest()
             make = copy()
-            with self._pace.work():
-                body = await asyncio.to_thread(lambda: encode_table(make()))
+            body = await asyncio.to_thread(self._pace.paced(lambda: encode_table(make())))
         return table_response(request, body)
 
 

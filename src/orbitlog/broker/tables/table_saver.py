@@ -25,12 +25,13 @@ from orbitlog.formats.tables.offset_tables import CONSUMER_ORDER_INFO, DELAY_OFF
 from orbitlog.formats.tables.pop_progress import POP_PROGRESS
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.formats.tables.topic_config import TOPIC_QUEUE_MAPPING, TOPICS, DataVersion
-from orbitlog.remoting.thread_pace import ThreadPace
+from orbitlog.remoting.loop_slices import STEP_ITEMS
 
 if TYPE_CHECKING:
     from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
     from orbitlog.broker.delayed.timed_delivery import TimedDelivery
     from orbitlog.broker.pop.pop_consumption import PopConsumption
+    from orbitlog.remoting.thread_pace import ThreadPace
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class TableSaver:
         self._thread = ThreadPoolExecutor(1, "orbitlog-config")
         self._tables = CoalescedCall(self._save_tables)
         self._saved_versions: tuple[DataVersion, DataVersion] | None = None
-        self._pace = ThreadPace()
+        self._pace: ThreadPace | None = None
 
     def begin_tables(self) -> asyncio.Future[None]:
         """Start to save topics and groups as they are now; the future is done when they are synced."""
@@ -98,14 +99,22 @@ class TableSaver:
 
     async def _save_tables(self) -> None:
         if self._saved_versions != self._versions():
-            await self._pace.rest()
+            if (pace := self._pace_of_large_tables()) is not None:
+                await pace.rest()
             versions = self._versions()
-            with self._pace.work():
-                await self._write(TOPICS, self._state.topics.snapshot())
-                await self._write(SUBSCRIPTION_GROUP, self._state.groups.snapshot())
+            await self._write(TOPICS, self._state.topics.snapshot(), pace)
+            await self._write(SUBSCRIPTION_GROUP, self._state.groups.snapshot(), pace)
             self._saved_versions = versions
         await self._save_changed(CONSUMER_FILTER, self._state.filters)
         await self._save_changed(MESSAGE_REQUEST_MODE, self._pops.modes)
+
+    def _pace_of_large_tables(self) -> ThreadPace | None:
+        """Return the pace for topics and groups; None while they are so few that no rest is needed."""
+        if self._pace is None and len(self._state.topics.table) + len(self._state.groups.table) > STEP_ITEMS:
+            from orbitlog.remoting.thread_pace import ThreadPace  # most brokers have few topics
+
+            self._pace = ThreadPace()
+        return self._pace
 
     async def flush_log(self) -> None:
         """Return when the log is flushed up to the end that it had when this was called."""
@@ -182,8 +191,9 @@ class TableSaver:
             log.error("could not save consumer and delay offsets: %s", error)
         self._thread.shutdown()
 
-    async def _write(self, file: JsonFile[R], table: R) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._encode_and_write, file, table)
+    async def _write(self, file: JsonFile[R], table: R, pace: ThreadPace | None = None) -> None:
+        write = self._encode_and_write if pace is None else pace.paced(self._encode_and_write)
+        await asyncio.get_running_loop().run_in_executor(self._thread, write, file, table)
 
     def _encode_and_write(self, file: JsonFile[R], table: R) -> None:
         # Encoding a table of ten thousand topics takes milliseconds, too long for the thread of the event loop.
