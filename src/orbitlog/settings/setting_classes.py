@@ -194,7 +194,7 @@ ORBITLOG_KEYS = frozenset(
     " authenticationFailuresPerMinuteMax metricsHttpExporterTarget metricsQueueLag logFormat logTo slowRequestMs"
     " haObserver replicaCoordinator replicaCoordinatorCaFile replicaCoordinatorCertFile"
     " replicaCoordinatorKeyFile replicaCoordinatorPassword replicaCoordinatorUser replicaMemberId"
-    " replicaMinInSync replicaPatience".split()
+    " replicaLease replicaMinInSync replicaPatience".split()
 ) | frozenset((*(limit.key for limit in BROKER_LIMITS), *TLS_SETTINGS))
 
 # Threads, pools, pauses, caches and what only matters together with a refused key: no promise changes.
