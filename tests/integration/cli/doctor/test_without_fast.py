@@ -51,4 +51,4 @@ for name in HIDDEN:
     except ModuleNotFoundError:
         print(name)
 """
-    assert run(script).stdout.split() == ["llvmlite", "numba", "numpy", "pandas", "pyarrow", "pyspark"]
+    assert run(script).stdout.split() == ["llvmlite", "lz4", "numba", "numpy", "pandas", "pyarrow", "pyspark"]

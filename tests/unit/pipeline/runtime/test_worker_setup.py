@@ -13,7 +13,7 @@ from orbitlog.pipeline.runtime import worker_setup
 from orbitlog.pipeline.runtime.worker_setup import freeze_loaded_objects
 
 # What only a broker or the report before a move calls, and what only the tests of CRCs do.
-NOT_OF_JOBS = {"put_records", "count_lacking", "crc32_of"}
+NOT_OF_JOBS = {"copy_records", "put_records", "count_lacking", "crc32_of"}
 
 
 @pytest.fixture
