@@ -51,3 +51,14 @@ async def settled(*paths: HotPath) -> None:
     async with asyncio.timeout(60):
         while any(path.connection.unanswered and not path.connection.is_closed for path in paths):  # noqa: ASYNC110
             await asyncio.sleep(0)
+
+
+async def feed_all(path: HotPath, data: bytes) -> None:
+    """Feed requests, and return when each was given to the fast path or a handler.
+
+    A turn of the event loop has a millisecond for handlers. On a busy machine that may be over before the last request.
+    """
+    path.feed(data)
+    async with asyncio.timeout(60):
+        while path.connection.incoming.backlog and not path.connection.is_closed:  # noqa: ASYNC110
+            await asyncio.sleep(0)

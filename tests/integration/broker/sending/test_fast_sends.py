@@ -18,7 +18,7 @@ from orbitlog.broker.transactions.fast_transactions import FastTransactions
 from orbitlog.formats.records.batch import BatchMember, encode_batch
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import Command, Serialization, encode_command
-from tests.support.compared_paths import answers, broker_at, log_bytes, settled
+from tests.support.compared_paths import answers, broker_at, feed_all, log_bytes, settled
 from tests.support.hot_path import HotPath
 from tests.support.random_sends import (
     HALF,
@@ -125,7 +125,7 @@ def test_both_paths_store_and_answer_the_same(
                     for path in both:
                         random.seed(sent)
                         before = slow_path_calls
-                        path.feed(b"".join(frames))
+                        await feed_all(path, b"".join(frames))
                         counts.append(slow_path_calls - before)
                         await asyncio.sleep(0)
                     used.append(counts)
@@ -185,7 +185,8 @@ def test_both_paths_agree_on_each_odd_value_after_plain_sends(
                     random.seed(1)
                     for headers in ((usual, ext), (usual, ext), (usual, ext), (usual, ext), (fields, ext_fields)):
                         header = java(*headers)
-                        path.feed(struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body)
+                        frame = struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
+                        await feed_all(path, frame)
                 await settled(*both)
                 assert answers(both[0]) == answers(both[1]), (fields, ext_fields)
                 for path in both:

@@ -20,7 +20,7 @@ from orbitlog.broker.sending.fast_sends import FastSends
 from orbitlog.formats.records.batch import BatchMember, encode_batch
 from orbitlog.wire import header_patterns
 from orbitlog.wire.codes import ResponseCode
-from tests.support.compared_paths import answers, broker_at, log_bytes, settled
+from tests.support.compared_paths import answers, broker_at, feed_all, log_bytes, settled
 from tests.support.hot_path import HotPath
 from tests.support.random_sends import any_ext_fields, go, java, python
 from tests.support.secured_broker import NOBODY, ROOT, SECURE
@@ -111,7 +111,7 @@ def test_both_paths_store_and_answer_signed_sends_the_same(
                     sent += len(frames)
                     for path in both:
                         random.seed(sent)
-                        path.feed(b"".join(frames))
+                        await feed_all(path, b"".join(frames))
                         await asyncio.sleep(0)
                 await settled(*both)
                 assert answers(both[0]) == answers(both[1])
