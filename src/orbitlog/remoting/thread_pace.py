@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import wraps
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -39,6 +40,7 @@ class ThreadPace:
     def paced(self, work: Callable[P, R]) -> Callable[P, R]:
         """Return a call that measures the processor time which it takes in its thread."""
 
+        @wraps(work)
         def call(*arguments: P.args, **options: P.kwargs) -> R:
             begun_s = self._worked_s()
             try:
